@@ -1,0 +1,1 @@
+"""The control plane on Ray Serve: configuration, gateway, deployments, command line."""

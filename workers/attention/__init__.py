@@ -1,0 +1,1 @@
+"""Paged attention with tree masks, registered with transformers."""

@@ -1,0 +1,54 @@
+"""What one forward pass needs to know besides token ids: where K/V lives and who sees whom."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from workers.kvcache.storage import KvStorage
+
+__all__ = ["ForwardContext", "SequenceChunk", "causal_mask"]
+
+Slots = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SequenceChunk:
+    """New tokens of one sequence in this step, and what they attend to.
+
+    Every new token sees all of `context_slots`; of `window_slots` it sees what its row of `mask` allows. The K/V
+    of the new tokens are written to `slots` first, so that `window_slots` normally contains them (and, in a
+    drafter, tree nodes of earlier steps). `logits_for` names the new tokens whose logits are wanted.
+    """
+
+    token_ids: Sequence[int]  # [n]
+    positions: Sequence[int]  # [n]
+    slots: Slots  # [n]
+    context_slots: Slots  # [c]
+    window_slots: Slots  # [w]
+    mask: torch.Tensor | None  # bool [n, w], True = visible; None = all visible
+    logits_for: Sequence[int]  # indices into the new tokens
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+
+@dataclass(frozen=True)
+class ForwardContext:
+    """Passed through the model's keyword arguments to the attention function."""
+
+    storage: KvStorage
+    chunks: Sequence[SequenceChunk]
+    slots: torch.Tensor  # int64 [total new tokens]
+    key_slots: Sequence[torch.Tensor]  # per chunk: int64 [c + w]
+    biases: Sequence[torch.Tensor | None]  # per chunk: float [n, c + w], 0 or -inf; None = no mask
+
+
+def causal_mask(num_tokens: int) -> torch.Tensor | None:
+    """Mask of a chain: token i sees tokens 0..i. None for a single token."""
+    if num_tokens == 1:
+        return None
+    return torch.ones(num_tokens, num_tokens, dtype=torch.bool).tril()

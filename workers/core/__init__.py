@@ -1,0 +1,1 @@
+"""Torch-free nouns that every other room shares."""

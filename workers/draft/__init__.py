@@ -1,0 +1,1 @@
+"""The drafter: growing token trees and the gRPC service that sends them."""

@@ -1,0 +1,1 @@
+"""Paged K/V cache: blocks with reference counts, prefix cache, storage."""

@@ -1,0 +1,1 @@
+"""Loading transformers models and preparing them for the engine."""

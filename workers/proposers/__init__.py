@@ -1,0 +1,1 @@
+"""Everything that can return a proposal to the verifier: remote drafters, n-gram lookup."""

@@ -1,0 +1,1 @@
+"""Logits processing, noise and the verification rules."""

@@ -1,0 +1,1 @@
+"""Tokenizer, chat template, incremental detokenisation and stop strings."""

@@ -1,0 +1,1 @@
+"""The verifier: engine, one-step pipeline and gRPC service."""
