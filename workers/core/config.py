@@ -1,0 +1,107 @@
+"""Settings of the engines. One frozen model per component; unknown keys are refused."""
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from workers.core.proposal import TreeBudget
+from workers.core.sampling_params import VerificationRule
+
+__all__ = ["DrafterConfig", "KvCacheConfig", "ModelConfig", "NgramConfig", "SpeculationConfig", "VerifierConfig"]
+
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelConfig(_Settings):
+    """Which model runs, and how."""
+
+    model: str = Field(description="Hub id, local folder or GGUF file", min_length=1)
+    dtype: Dtype = Field("auto", description="auto = the fastest exact choice for the device")
+    device: str = Field("cpu", description="cpu, cuda or cuda:N")
+    layers: tuple[int, ...] | None = Field(
+        None,
+        description="Keep only these decoder layers (0-based, ascending): a draft made from a target",
+        min_length=1,
+    )
+    max_context_length: int | None = Field(None, ge=16, description="None = the model's own")
+    num_threads: int | None = Field(None, ge=1, le=1024, description="CPU threads; None = all cores")
+    tensor_parallel_size: int = Field(1, ge=1, le=64, description="Must divide heads, KV heads and intermediate size")
+
+
+class KvCacheConfig(_Settings):
+    """The paged K/V pool. Its memory is allocated once, at start."""
+
+    block_size: int = Field(16, ge=1, le=256, description="Tokens per block")
+    num_blocks: int = Field(2048, ge=2, description="Blocks in the pool")
+    prefix_caching: bool = True
+
+
+class SpeculationConfig(_Settings):
+    """Limits and defaults of speculation on a verifier."""
+
+    max_depth: int = Field(5, ge=1, le=64)
+    max_width: int = Field(4, ge=1, le=64)
+    max_nodes: int = Field(16, ge=1, le=1024)
+    default_rule: VerificationRule = VerificationRule.COUPLED
+    allow_typical: bool = Field(False, description="Allow the rule that is not exact")
+    max_grace_ms: float = Field(
+        200.0, ge=0.0, le=10_000.0, description="Longest time that a step waits for proposals of drafters"
+    )
+
+    @property
+    def limits(self) -> TreeBudget:
+        return TreeBudget(self.max_depth, self.max_width, self.max_nodes)
+
+    @property
+    def allowed_rules(self) -> tuple[VerificationRule, ...]:
+        return tuple(rule for rule in VerificationRule if rule.exact or self.allow_typical)
+
+    @model_validator(mode="after")
+    def _default_allowed(self) -> Self:
+        if self.default_rule not in self.allowed_rules:
+            raise ValueError("default_rule: typical needs allow_typical: true")
+        return self
+
+
+class NgramConfig(_Settings):
+    """Prompt lookup; names follow vLLM's speculative_config."""
+
+    prompt_lookup_min: int = Field(2, ge=1, le=32)
+    prompt_lookup_max: int = Field(4, ge=1, le=32)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.prompt_lookup_min > self.prompt_lookup_max:
+            raise ValueError(
+                f"prompt_lookup_min ({self.prompt_lookup_min}) must not exceed prompt_lookup_max ({self.prompt_lookup_max})"
+            )
+        return self
+
+
+class VerifierConfig(_Settings):
+    """One verifier replica."""
+
+    model: ModelConfig
+    kv_cache: KvCacheConfig = KvCacheConfig()
+    speculation: SpeculationConfig = SpeculationConfig()
+    method: Literal["draft_model", "ngram", "none"] = Field("draft_model", description="Which proposer serves requests")
+    ngram: NgramConfig = NgramConfig()
+    max_running_requests: int = Field(32, ge=1, le=4096)
+    max_waiting_requests: int = Field(256, ge=0, le=100_000, description="Beyond it: RESOURCE_EXHAUSTED")
+    max_tokens_per_step: int = Field(512, ge=16, le=1_000_000, description="Budget of one step: prefill + trees")
+
+
+class DrafterConfig(_Settings):
+    """One drafter replica."""
+
+    model: ModelConfig
+    kv_cache: KvCacheConfig = KvCacheConfig()
+    max_sessions: int = Field(64, ge=1, le=4096)
+    max_tokens_per_step: int = Field(512, ge=16, le=1_000_000)
+    grow_ahead: int = Field(
+        1, ge=0, le=16, description="Levels that a tree may grow beyond the budget's depth while the verifier works"
+    )
