@@ -1,0 +1,50 @@
+# `make demo` and `make test` need Python 3.11 or newer and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+export RAY_AUTH_MODE ?= disabled
+
+.PHONY: demo test test-unit test-slow check format proto bench install clean
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml client/pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e client -e '.[dev]'
+	@touch $(INSTALLED)
+
+demo: $(INSTALLED)  ## three prompts, with and without speculation, on a local cluster
+	$(BIN)/python scripts/demo.py
+
+test: $(INSTALLED)  ## everything but the slow tests, under 15 minutes on 2 cores
+	$(BIN)/python -m pytest -m "not slow"
+
+test-unit: $(INSTALLED)  ## without Ray, under a minute
+	$(BIN)/python -m pytest -m "not slow" tests/unit
+
+test-slow: $(INSTALLED)
+	$(BIN)/python -m pytest -m slow
+
+check: $(INSTALLED)  ## style, types, import rules, generated stubs, repository rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	PYTHON=$(BIN)/python PATH=$(CURDIR)/$(BIN):$$PATH scripts/check_stubs.sh
+	$(BIN)/python -m pytest -q tests/repository
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+proto: $(INSTALLED)  ## regenerate client/outrider/v1 from proto/
+	PYTHON=$(BIN)/python PATH=$(CURDIR)/$(BIN):$$PATH scripts/generate_stubs.sh
+
+bench: $(INSTALLED)  ## speed and memory on the demo's model; writes benchmarks/results
+	$(BIN)/python -m benchmarks.run
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

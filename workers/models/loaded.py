@@ -1,0 +1,25 @@
+"""A model that is ready to run, and what the engine must know about it."""
+
+from dataclasses import dataclass
+
+import torch
+
+__all__ = ["LoadedModel"]
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    model: torch.nn.Module  # a transformers causal LM with our attention function
+    name: str
+    vocab_size: int  # tokens that exist; logits of a padded tail are cut off
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    context_length: int
+    eos_token_ids: tuple[int, ...]
+    fingerprint: str  # of weights, configuration and arithmetic
+    tokenizer_hash: str
+    dtype: str  # of the weights: float32, bfloat16 or float16
+    kv_dtype: torch.dtype
+    device: torch.device

@@ -1,0 +1,164 @@
+"""Load a causal LM by hub id, local folder or GGUF file and prepare it for the engine."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+import xxhash
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from workers.attention.paged import ATTENTION_NAME, register
+from workers.core.config import ModelConfig
+from workers.core.errors import ConfigurationError, NotFoundError
+from workers.models.loaded import LoadedModel
+from workers.models.packed import bf16_is_native, pack_for_cpu
+from workers.text.tokenizer import Tokenizer
+
+__all__ = ["load_model"]
+
+logger = logging.getLogger(__name__)
+
+_NOT_HASHED = ("_name_or_path", "transformers_version", "dtype")
+_HASHED_BYTES = 1 << 22  # of each tensor; whole tensors below it
+
+
+def load_model(config: ModelConfig) -> LoadedModel:
+    """Load and prepare; raises `NotFoundError` or `ConfigurationError` with what is allowed."""
+    device = torch.device(config.device)
+    dtype = _resolve_dtype(config, device)
+    if config.num_threads is not None:
+        torch.set_num_threads(config.num_threads)
+    source = _source(config.model)
+    hf_config = _read_config(config.model, source)
+    _check_supported(config, hf_config)
+    # float16 on the CPU means fp16 weights under fp32 arithmetic, so the modules around them stay fp32.
+    module_dtype = torch.float32 if device.type == "cpu" and dtype == "float16" else getattr(torch, dtype)
+    register()
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        **source, dtype=module_dtype, attn_implementation=ATTENTION_NAME
+    ).eval()
+    model.requires_grad_(False)
+    if config.layers is not None:
+        _keep_layers(model, config.layers)
+    fingerprint = _fingerprint(model, dtype)
+    if device.type == "cpu":
+        _prepare_for_cpu(model, dtype)
+    else:
+        model.to(device)
+    tokenizer = Tokenizer.load(config.model)
+    text_config = model.config.get_text_config()
+    heads = text_config.num_attention_heads
+    return LoadedModel(
+        model=model,
+        name=config.model,
+        vocab_size=min(text_config.vocab_size, tokenizer.vocab_size),
+        num_layers=text_config.num_hidden_layers,
+        num_heads=heads,
+        num_kv_heads=getattr(text_config, "num_key_value_heads", None) or heads,
+        head_dim=getattr(text_config, "head_dim", None) or text_config.hidden_size // heads,
+        context_length=min(config.max_context_length or 2**31, text_config.max_position_embeddings),
+        eos_token_ids=_eos_ids(model, tokenizer),
+        fingerprint=fingerprint,
+        tokenizer_hash=tokenizer.tokenizer_hash,
+        dtype=dtype,
+        kv_dtype=module_dtype,
+        device=device,
+    )
+
+
+def _source(ref: str) -> dict[str, Any]:
+    """Arguments of `from_pretrained` for a hub id, a folder or a GGUF file."""
+    path = Path(ref)
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise NotFoundError(f"model {ref!r}: there is no such GGUF file")
+        return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise NotFoundError(f"model {ref!r}: the folder has no config.json; give a transformers folder or a .gguf file")
+    return {"pretrained_model_name_or_path": ref}
+
+
+def _read_config(ref: str, source: dict[str, Any]) -> Any:
+    try:
+        return AutoConfig.from_pretrained(**source).get_text_config()
+    except (OSError, ValueError) as error:
+        raise NotFoundError(
+            f"model {ref!r} cannot be read: it is neither a transformers folder, a .gguf file nor a hub id that can be "
+            f"reached from here ({str(error).splitlines()[0]})"
+        ) from error
+
+
+def _check_supported(config: ModelConfig, hf_config: Any) -> None:
+    size = config.tensor_parallel_size
+    sizes = {
+        "attention heads": hf_config.num_attention_heads,
+        "KV heads": getattr(hf_config, "num_key_value_heads", None) or hf_config.num_attention_heads,
+        "intermediate size": getattr(hf_config, "intermediate_size", size),
+    }
+    for what, number in sizes.items():
+        if number % size:
+            allowed = [n for n in range(1, sizes["KV heads"] + 1) if all(v % n == 0 for v in sizes.values())]
+            raise ConfigurationError(
+                f"tensor_parallel_size {size} does not divide the {number} {what} of {config.model!r}; allowed: {allowed}"
+            )
+    if size > 1:
+        raise ConfigurationError("tensor_parallel_size above 1 is not available in this version")
+    context = min(config.max_context_length or 2**31, hf_config.max_position_embeddings)
+    window = getattr(hf_config, "sliding_window", None)
+    if getattr(hf_config, "use_sliding_window", True) and window is not None and window < context:
+        raise ConfigurationError(
+            f"{config.model!r} attends over a sliding window of {window} tokens, which is not supported beyond it: "
+            f"set max_context_length to at most {window}"
+        )
+    if getattr(hf_config, "attn_logit_softcapping", None):
+        raise ConfigurationError(f"{config.model!r} caps attention logits, which is not supported")
+
+
+def _resolve_dtype(config: ModelConfig, device: torch.device) -> str:
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigurationError(f"device {config.device!r}: no CUDA device is available here; use 'cpu'")
+    if config.dtype != "auto":
+        return config.dtype
+    if device.type == "cpu" and not bf16_is_native():
+        return "float16"
+    return "bfloat16"
+
+
+def _prepare_for_cpu(model: PreTrainedModel, dtype: str) -> None:
+    if dtype == "bfloat16" and not bf16_is_native():
+        logger.warning("this CPU has no bf16 arithmetic: bfloat16 runs unpacked and slowly; float16 is faster here")
+        return
+    pack_for_cpu(model, dtype)
+
+
+def _keep_layers(model: PreTrainedModel, layers: tuple[int, ...]) -> None:
+    """Keep the given decoder layers: the untrained draft that can be made from any target."""
+    decoder = model.base_model
+    available = len(decoder.layers)
+    if list(layers) != sorted(set(layers)) or not 0 <= layers[0] <= layers[-1] < available:
+        raise ConfigurationError(f"layers must be ascending indices from 0 to {available - 1}, got {list(layers)}")
+    decoder.layers = torch.nn.ModuleList(decoder.layers[i] for i in layers)
+    for index, layer in enumerate(decoder.layers):
+        layer.self_attn.layer_idx = index
+    model.config.get_text_config().num_hidden_layers = len(layers)
+
+
+def _fingerprint(model: PreTrainedModel, dtype: str) -> str:
+    settings = {k: v for k, v in model.config.to_dict().items() if k not in _NOT_HASHED}
+    digest = xxhash.xxh3_128(f"{json.dumps(settings, sort_keys=True, default=str)}|{dtype}".encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        data = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
+        digest.update(name.encode())
+        digest.update(data if data.size <= _HASHED_BYTES else data[: _HASHED_BYTES // 2])
+        if data.size > _HASHED_BYTES:
+            digest.update(data[-_HASHED_BYTES // 2 :])
+    return digest.hexdigest()
+
+
+def _eos_ids(model: PreTrainedModel, tokenizer: Tokenizer) -> tuple[int, ...]:
+    generation = getattr(model, "generation_config", None)
+    eos = getattr(generation, "eos_token_id", None) or model.config.eos_token_id
+    ids = eos if isinstance(eos, list) else [eos] if eos is not None else []
+    return tuple(sorted({*ids, *tokenizer.eos_token_ids}))

@@ -1,0 +1,265 @@
+"""The verifier's engine: one thread that runs steps while there is work.
+
+Other threads talk to it through `submit` and `cancel` only; results go to each request's `OutputSink`.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+
+from workers.core.errors import OutriderError, OverloadedError, UnavailableError
+from workers.core.proposal import Proposal
+from workers.core.request import FinishReason, GenerationRequest, StepOutput, TokenLogprob
+from workers.core.sampling_params import SpeculationMode
+from workers.kvcache.events import KvEventLog
+from workers.kvcache.manager import KvCacheManager
+from workers.proposers.base import CommitUpdate, DraftSession, Proposer, Want
+from workers.sampling.sampler import RequestSampler
+from workers.scheduling.grace import grace_ms
+from workers.scheduling.step_clock import StepClock
+from workers.text.output_text import OutputText
+from workers.text.tokenizer import Tokenizer
+from workers.verifier.finish import finish_of
+from workers.verifier.limits import EngineLimits
+from workers.verifier.request_state import OutputSink, RequestState, ScheduledRequest
+from workers.verifier.scheduler import Scheduler
+from workers.verifier.step import StepResult, VerifyStep
+
+__all__ = ["VerifierEngine"]
+
+logger = logging.getLogger(__name__)
+
+Clock = Callable[[], float]
+"""Monotonic seconds."""
+
+
+class VerifierEngine:
+    """Continuous batching of requests over one target model. `start` it, `stop` it once."""
+
+    def __init__(
+        self,
+        *,
+        step: VerifyStep,
+        kv_cache: KvCacheManager,
+        scheduler: Scheduler,
+        proposer: Proposer,
+        limits: EngineLimits,
+        tokenizer: Tokenizer,
+        events: KvEventLog,
+        max_waiting: int,
+        max_grace_ms: float,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._step = step
+        self._kv_cache = kv_cache
+        self._scheduler = scheduler
+        self._proposer = proposer
+        self._limits = limits
+        self._tokenizer = tokenizer
+        self._events = events
+        self._max_waiting = max_waiting
+        self._max_grace_ms = max_grace_ms
+        self._clock = clock
+        self._step_clock = StepClock()
+        self._keys = count(1)
+        self._inbox: deque[RequestState] = deque()
+        self._states: dict[int, RequestState] = {}
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="verifier-engine", daemon=True)
+
+    # Called from other threads
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, request: GenerationRequest, sink: OutputSink) -> int:
+        """Queue a request and return its key; raises what is wrong with it, or `OverloadedError`."""
+        max_output = self._limits.max_output_tokens(request)
+        state = RequestState(
+            key=next(self._keys),
+            request=request,
+            sink=sink,
+            sampler=RequestSampler(request, self._limits.vocab_size, self._limits.eos_token_ids),
+            max_output_tokens=max_output,
+            arrived_at=self._clock(),
+            stop_text=self._stop_text(request),
+            tokens=[*request.prompt_token_ids, *request.output_token_ids],
+        )
+        state.stats.prompt_tokens = len(request.prompt_token_ids)
+        state.stats.seed = request.seed
+        state.stats.exact = request.rule.exact
+        with self._wake:
+            if self._stopping or self._failure is not None:
+                raise UnavailableError("this verifier is shutting down")
+            if len(self._inbox) + len(self._scheduler.waiting) >= self._max_waiting + self._free_seats():
+                raise OverloadedError(f"the queue of this verifier is full ({self._max_waiting} requests); try again")
+            self._inbox.append(state)
+            self._states[state.key] = state
+            self._wake.notify()
+        return state.key
+
+    def cancel(self, key: int) -> None:
+        """End a request; its blocks are free after the step that runs now. Unknown keys are ignored."""
+        with self._wake:
+            state = self._states.get(key)
+            if state is not None:
+                state.cancelled = True
+                self._wake.notify()
+
+    def stop(self) -> None:
+        """End all requests as unavailable and join the thread."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        self._thread.join()
+
+    def check_health(self) -> None:
+        """Raise `UnavailableError` when the engine's thread has failed."""
+        if self._failure is not None or not (self._thread.is_alive() or self._stopping):
+            raise UnavailableError(f"the verifier's engine has failed: {self._failure!r}")
+
+    @property
+    def num_running(self) -> int:
+        return len(self._scheduler.running)
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._scheduler.waiting) + len(self._inbox)
+
+    # The engine's thread
+
+    def _run(self) -> None:
+        try:
+            while self._wait_for_work():
+                self.run_step()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, every request must hear of it
+            logger.exception("the verifier's engine failed")
+            self._failure = error
+        with self._wake:
+            self._stopping = True
+            states = list(self._states.values())
+        for state in states:
+            self._fail(state, UnavailableError("this verifier is shutting down"))
+
+    def _wait_for_work(self) -> bool:
+        with self._wake:
+            while not self._states and not self._stopping:
+                self._wake.wait()
+            return not self._stopping
+
+    def run_step(self) -> None:
+        """One step: admit, gather proposals, compute, commit, tell everyone."""
+        self._accept_new()
+        self._end_early()
+        for state in self._scheduler.admit():
+            self._on_admitted(state)
+        self._proposer.flush()
+        proposals = self._gather_proposals()
+        scheduled = self._scheduler.schedule(proposals)
+        if scheduled:
+            started = self._clock()
+            results = self._step.run(scheduled)
+            self._measure(scheduled, results, (self._clock() - started) * 1e3)
+            self._publish(results)
+        self._proposer.flush()
+        self._events.publish(self._kv_cache.take_events())
+
+    def _accept_new(self) -> None:
+        with self._wake:
+            while self._inbox:
+                self._scheduler.waiting.append(self._inbox.popleft())
+
+    def _end_early(self) -> None:
+        now = self._clock()
+        for state in (*self._scheduler.running, *self._scheduler.waiting):
+            if state.cancelled:
+                self._finish(state, FinishReason.CANCELLED)
+            elif state.deadline_at is not None and now >= state.deadline_at:
+                self._finish(state, FinishReason.DEADLINE)
+            elif state.remaining_tokens <= 0:  # a resumed request that had ended already
+                self._finish(state, FinishReason.LENGTH)
+
+    def _on_admitted(self, state: RequestState) -> None:
+        if state.stats.preemptions == 0:
+            state.stats.queue_ms = (self._clock() - state.arrived_at) * 1e3
+            state.stats.cached_prompt_tokens = state.num_computed
+        if state.speculates and not state.drafting:
+            self._proposer.open(DraftSession(state.key, state.request, tuple(state.tokens), state.stats))
+            state.drafting = True
+
+    def _gather_proposals(self) -> dict[int, Proposal]:
+        decoding = [s for s in self._scheduler.running if s.num_uncomputed == 1]
+        wants = {s.key: Want(len(s.tokens), s.budget()) for s in decoding if s.drafting and s.budget().max_nodes}
+        if not wants:
+            return {}
+        forced = [s.request.mode is SpeculationMode.ON if s.key in wants else None for s in decoding]
+        grace = grace_ms(forced, self._step_clock.estimates, self._max_grace_ms)
+        if grace > 0:
+            self._proposer.wait(wants, grace / 1e3)
+        return self._proposer.collect(wants)
+
+    def _measure(self, scheduled: list[ScheduledRequest], results: list[StepResult], step_ms: float) -> None:
+        if all(item.num_tokens == 1 for item in scheduled):
+            nodes = sum(item.num_nodes for item in scheduled)
+            self._step_clock.record(step_ms, len(results), nodes, sum(len(r.token_ids) for r in results))
+
+    def _publish(self, results: list[StepResult]) -> None:
+        updates: list[CommitUpdate] = []
+        for result in results:
+            state = result.state
+            finish, kept = finish_of(state, result.token_ids, self._limits.eos_token_ids)
+            base_len = len(state.tokens) - len(result.token_ids)
+            del state.tokens[base_len + kept :]
+            if state.stats.verify_steps == 0:
+                state.stats.time_to_first_token_ms = (self._clock() - state.arrived_at) * 1e3
+            accepted = min(result.num_accepted, kept)
+            state.stats.record_step(result.tree.max_depth, len(result.tree), accepted, kept)
+            tokens, logprobs = result.token_ids[:kept], result.logprobs[:kept]
+            if finish is None:
+                state.sink.push(StepOutput(state.request.request_id, tokens, logprobs))
+                if state.drafting:
+                    updates.append(CommitUpdate(state.key, base_len, tokens, state.budget()))
+            else:
+                self._finish(state, finish.reason, finish.stop_string, tokens, logprobs)
+        self._proposer.commit(updates)
+
+    def _finish(
+        self,
+        state: RequestState,
+        reason: FinishReason,
+        stop_string: str = "",
+        tokens: tuple[int, ...] = (),
+        logprobs: tuple[TokenLogprob, ...] = (),
+    ) -> None:
+        self._forget(state)
+        state.stats.total_ms = (self._clock() - state.arrived_at) * 1e3
+        state.sink.push(StepOutput(state.request.request_id, tokens, logprobs, reason, stop_string, state.stats))
+
+    def _fail(self, state: RequestState, error: OutriderError) -> None:
+        self._forget(state)
+        state.sink.fail(error)
+
+    def _forget(self, state: RequestState) -> None:
+        with self._wake:
+            del self._states[state.key]
+            if state in self._inbox:
+                self._inbox.remove(state)
+                return
+        self._scheduler.remove(state)
+        if state.drafting:
+            self._proposer.close(state.key)
+
+    def _free_seats(self) -> int:
+        return max(0, self._scheduler.max_running - self.num_running)
+
+    def _stop_text(self, request: GenerationRequest) -> OutputText | None:
+        if not request.sampling.stop:
+            return None
+        text = OutputText(self._tokenizer, request.sampling.stop)
+        text.push(request.output_token_ids)
+        return text

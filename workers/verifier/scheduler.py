@@ -1,0 +1,97 @@
+"""Chooses what one step computes: continuous batching under a token budget and a block pool.
+
+Order: decoding requests first (with their trees), then prefills in order of arrival, then new requests. When blocks run
+out, a request first loses its tree, then the youngest running request loses its K/V and is computed again later
+(preemption by recompute). Nothing that was committed is ever lost.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+
+from workers.core.proposal import Proposal
+from workers.kvcache.manager import KvCacheManager
+from workers.verifier.request_state import RequestState, ScheduledRequest
+
+__all__ = ["Scheduler"]
+
+
+class Scheduler:
+    """Owns the order of requests and their block tables. Called by the engine's thread only."""
+
+    def __init__(self, kv_cache: KvCacheManager, *, max_running: int, max_tokens_per_step: int) -> None:
+        self._kv_cache = kv_cache
+        self.max_running = max_running
+        self._max_tokens = max_tokens_per_step
+        self.waiting: deque[RequestState] = deque()
+        self.running: list[RequestState] = []
+
+    def admit(self) -> list[RequestState]:
+        """Move waiting requests to running while there is room; returns those admitted now (in order)."""
+        admitted: list[RequestState] = []
+        while self.waiting and len(self.running) < self.max_running:
+            state = self.waiting[0]
+            table = self._kv_cache.open(state.tokens, state.request.cache_salt)
+            if not self._kv_cache.reserve(table, len(state.tokens)):
+                self._kv_cache.close(table)
+                break
+            self._kv_cache.trim(table, table.num_cached_tokens)
+            state.table = table
+            state.num_computed = table.num_cached_tokens
+            self.running.append(self.waiting.popleft())
+            admitted.append(state)
+        return admitted
+
+    def schedule(self, proposals: Mapping[int, Proposal]) -> list[ScheduledRequest]:
+        """The step's work; every scheduled request has the blocks it needs."""
+        scheduled: list[ScheduledRequest] = []
+        left = self._max_tokens
+        for state in sorted(self.running, key=lambda s: s.num_uncomputed > 1):  # stable: decodes, then prefills
+            if state not in self.running or left == 0:
+                continue  # preempted by an older request of this very step, or no budget
+            num_tokens = min(state.num_uncomputed, left)
+            reaches_root = num_tokens == state.num_uncomputed
+            proposal = proposals.get(state.key) if reaches_root else None
+            if proposal is not None and len(proposal.tree) > left - num_tokens:
+                proposal = None
+            item = self._with_blocks(ScheduledRequest(state, num_tokens, proposal), scheduled)
+            if item is not None:
+                scheduled.append(item)
+                left -= item.num_tokens + item.num_nodes
+        return scheduled
+
+    def _with_blocks(self, item: ScheduledRequest, scheduled: list[ScheduledRequest]) -> ScheduledRequest | None:
+        state = item.state
+        assert state.table is not None
+        end = state.num_computed + item.num_tokens
+        if item.num_nodes and self._kv_cache.reserve(state.table, end + item.num_nodes):
+            return item
+        while not self._kv_cache.reserve(state.table, end):
+            victim = next((s for s in reversed(self.running) if s is not state), None)
+            if victim is None or self.running.index(victim) < self.running.index(state):
+                victim = state
+            self.preempt(victim)
+            scheduled[:] = [other for other in scheduled if other.state is not victim]
+            if victim is state:
+                return None
+        return ScheduledRequest(state, item.num_tokens)
+
+    def preempt(self, state: RequestState) -> None:
+        """Give back its blocks; it waits at the front and keeps every committed token."""
+        self.running.remove(state)
+        self._release(state)
+        state.stats.preemptions += 1
+        self.waiting.appendleft(state)
+
+    def remove(self, state: RequestState) -> None:
+        """Forget a finished, cancelled or failed request and give back its blocks."""
+        if state in self.running:
+            self.running.remove(state)
+        else:
+            self.waiting.remove(state)
+        self._release(state)
+
+    def _release(self, state: RequestState) -> None:
+        if state.table is not None:
+            self._kv_cache.close(state.table)
+            state.table = None
+        state.num_computed = 0

@@ -1,0 +1,137 @@
+"""One step of the verifier: build the ragged batch, run the target, verify, commit.
+
+For a request with committed tokens t[0..L-1], of which the first `num_computed` have K/V, the chunk holds
+t[num_computed..L-1] (the last one is the root) and, when it reaches the root, the tree's nodes:
+
+    new tokens   t[c] … t[L-1]=root   node 0   node 1  …
+    position     c      L-1           L-1+depth(node)
+    slot         c      L-1           L        L+1     …      (index into the block table)
+    sees         context and the chain before it;  a node sees the chain, its ancestors and itself
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from workers.attention.forward_context import SequenceChunk, causal_mask
+from workers.core.proposal import Proposal
+from workers.core.request import TokenLogprob
+from workers.core.token_tree import ROOT, TokenTree
+from workers.kvcache.manager import KvCacheManager
+from workers.kvcache.storage import KvStorage
+from workers.runner.model_runner import ModelRunner
+from workers.sampling.logits import token_logprobs
+from workers.sampling.rules import Verdict, rule_for
+from workers.verifier.request_state import RequestState, ScheduledRequest
+
+__all__ = ["StepResult", "VerifyStep"]
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step committed for one request that reached its root."""
+
+    state: RequestState
+    token_ids: tuple[int, ...]
+    num_accepted: int
+    tree: TokenTree
+    logprobs: tuple[TokenLogprob, ...]
+
+
+class VerifyStep:
+    """Runs scheduled requests through the target model and commits what the verification rule lets through."""
+
+    def __init__(self, runner: ModelRunner, kv_cache: KvCacheManager, storage: KvStorage) -> None:
+        self._runner = runner
+        self._kv_cache = kv_cache
+        self._storage = storage
+
+    def run(self, scheduled: Sequence[ScheduledRequest]) -> list[StepResult]:
+        """Forward, verify and commit; requests in the middle of their prefill have no result."""
+        logits = self._runner.forward([_chunk(item) for item in scheduled])
+        results: list[StepResult] = []
+        for item, rows in zip(scheduled, logits, strict=True):
+            if item.num_tokens < item.state.num_uncomputed:
+                self._advance(item.state, item.state.num_computed + item.num_tokens)
+            else:
+                results.append(self._verify(item, rows))
+        return results
+
+    def _verify(self, item: ScheduledRequest, logits: torch.Tensor) -> StepResult:
+        """`logits` [1 + num_nodes, vocab]: the root's row, then the nodes'."""
+        state = item.state
+        proposal = item.proposal or Proposal(len(state.tokens), TokenTree.empty())
+        rule = rule_for(state.request.rule)
+        verdict = rule.verify(proposal, logits, state.sampler, max_tokens=state.remaining_tokens)
+        logprobs = self._logprobs(state, verdict, logits)
+        self._commit(state, verdict)
+        return StepResult(state, verdict.token_ids, len(verdict.accepted_nodes), proposal.tree, logprobs)
+
+    def _commit(self, state: RequestState, verdict: Verdict) -> None:
+        """Compact the accepted path's K/V behind the root, append the tokens, give back the other nodes' slots."""
+        assert state.table is not None
+        first = len(state.tokens)
+        nodes = np.asarray(verdict.accepted_nodes, dtype=np.int64)
+        targets = np.arange(len(nodes))
+        moved = nodes != targets
+        if moved.any():
+            slots = state.table.slots
+            device = self._storage.data.device
+            self._storage.move(
+                torch.from_numpy(slots[first + nodes[moved]]).to(device),
+                torch.from_numpy(slots[first + targets[moved]]).to(device),
+            )
+        state.tokens.extend(verdict.token_ids)
+        state.sampler.commit(verdict.token_ids)
+        # The last emitted token is the new root: it has no K/V, even where the walk ended on an accepted node.
+        self._advance(state, min(first + len(nodes), len(state.tokens) - 1))
+
+    def _advance(self, state: RequestState, num_computed: int) -> None:
+        assert state.table is not None
+        state.num_computed = num_computed
+        self._kv_cache.commit(state.table, state.tokens, num_computed)
+        self._kv_cache.trim(state.table, num_computed)
+
+    def _logprobs(self, state: RequestState, verdict: Verdict, logits: torch.Tensor) -> tuple[TokenLogprob, ...]:
+        top = state.request.sampling.logprobs
+        if top is None:
+            return ()
+        rows = [0, *(1 + node for node in verdict.accepted_nodes)]  # row that each token was chosen from
+        return tuple(
+            token_logprobs(logits[row], token, top) for row, token in zip(rows, verdict.token_ids, strict=False)
+        )
+
+
+def _chunk(item: ScheduledRequest) -> SequenceChunk:
+    state = item.state
+    assert state.table is not None
+    start, end = state.num_computed, state.num_computed + item.num_tokens
+    slots = state.table.slots
+    tree = item.proposal.tree if item.proposal else TokenTree.empty()
+    reaches_root = item.num_tokens == state.num_uncomputed
+    window = slots[start : end + len(tree)]
+    return SequenceChunk(
+        token_ids=[*state.tokens[start:end], *tree.token_ids],
+        positions=[*range(start, end), *(end - 1 + depth for depth in tree.depths)],
+        slots=window,
+        context_slots=slots[:start],
+        window_slots=window,
+        mask=_mask(item.num_tokens, tree),
+        logits_for=range(item.num_tokens - 1, item.num_tokens + len(tree)) if reaches_root else (),
+    )
+
+
+def _mask(num_chain: int, tree: TokenTree) -> torch.Tensor | None:
+    """bool [num_chain + nodes, same]: a causal chain followed by nodes that see the chain and their ancestors."""
+    if not len(tree):
+        return causal_mask(num_chain)
+    size = num_chain + len(tree)
+    mask = np.zeros((size, size), dtype=np.bool_)
+    mask[:num_chain, :num_chain] = np.tri(num_chain, dtype=np.bool_)
+    for node, parent in enumerate(tree.parent_indices):
+        row = num_chain + node
+        mask[row] = mask[num_chain - 1 if parent == ROOT else num_chain + parent]
+        mask[row, row] = True
+    return torch.from_numpy(mask)
