@@ -109,15 +109,15 @@ def convert_gguf(source: Path, target: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
-    logging.disable_progress_bar()
-    loaded = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float16)
+    logging.set_verbosity_error()
+    loaded = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     config = loaded.config
     with contextlib.suppress(AttributeError):
         del config.quantization_config  # describes the file that was read, not the one that is written
     config.dtype = torch.float16
     plain = type(loaded)(config).to(torch.float16)
-    plain.load_state_dict(loaded.state_dict())
+    plain.load_state_dict(loaded.state_dict())  # rounds to float16
     plain.tie_weights()
     plain.generation_config = loaded.generation_config
     plain.save_pretrained(target)

@@ -1,0 +1,57 @@
+"""Consoles, and how failures reach the user: one line on stderr and an exit code.
+
+2 = the input was wrong (arguments, configuration, request), 1 = it failed all the same.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from outrider import errors
+from rich.console import Console
+from rich.markup import escape
+
+from cluster.demo.model import ModelUnavailableError
+from cluster.local import StartError
+from workers.core.errors import ConfigurationError, InvalidRequestError
+
+__all__ = ["BAD_INPUT", "FAILURE", "err_console", "fail", "friendly_errors", "out_console"]
+
+FAILURE = 1
+BAD_INPUT = 2
+_BAD_INPUT_ERRORS = (
+    ConfigurationError,
+    InvalidRequestError,
+    errors.ConfigurationError,
+    errors.InvalidRequestError,
+    errors.NotFoundError,
+    errors.RefusedError,
+)
+_FAILURES = (errors.OutriderError, StartError, ModelUnavailableError, OSError)
+
+
+def out_console() -> Console:
+    return Console(highlight=False)
+
+
+def err_console() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+def fail(message: str, code: int) -> typer.Exit:
+    """Print the message and return the exit to raise."""
+    err_console().print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    return typer.Exit(code)
+
+
+@contextmanager
+def friendly_errors() -> Iterator[None]:
+    """Turn every error that a user can act on into one line; programming errors keep their traceback."""
+    try:
+        yield
+    except _BAD_INPUT_ERRORS as error:
+        raise fail(str(error), BAD_INPUT) from None
+    except _FAILURES as error:
+        raise fail(str(error), FAILURE) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None

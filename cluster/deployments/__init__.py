@@ -1,0 +1,1 @@
+"""The deployments of the Serve application."""

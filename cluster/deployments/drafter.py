@@ -1,0 +1,22 @@
+"""The draft pool: one replica runs one draft model and grows token trees for many verifiers."""
+
+from typing import ClassVar
+
+from cluster.deployments.replica import EngineReplica, identity
+from cluster.router.membership import Role
+from workers.core.config import DrafterConfig
+
+__all__ = ["DraftProposer"]
+
+
+class DraftProposer(EngineReplica):
+    """Serves DraftService on its own port. `config` is the engine's; `grace_s` Serve's time for a graceful stop."""
+
+    role: ClassVar[Role] = "drafter"
+
+    async def __init__(self, config: DrafterConfig, grace_s: float) -> None:  # type: ignore[misc]  # Serve awaits it
+        from workers.draft.server import DraftServer  # torch belongs into replicas only
+
+        replica_id, incarnation = identity()
+        server = DraftServer(config, drafter_id=replica_id, incarnation=incarnation)
+        await self._start(server, replica_id, incarnation, grace_s)

@@ -1,0 +1,98 @@
+"""What both pools have in common: one engine server inside one Serve replica.
+
+Serve creates, watches and stops the replica. Requests never pass through it:
+they reach the server's own port, which the replica's metadata announces.
+"""
+
+import inspect
+import os
+import time
+from collections.abc import Awaitable
+from typing import ClassVar, Protocol
+
+import ray
+from ray import serve
+
+from cluster.router.membership import ReplicaRecord, Role
+
+__all__ = ["EngineReplica", "EngineServer", "ServerInfo", "drain_budget_s", "identity"]
+
+STOP_MARGIN_S = 2.0
+
+
+class ServerInfo(Protocol):
+    """What a replica needs to know of its server (`VerifierServer.info`, `DraftServer.info`)."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def model_fingerprint(self) -> str: ...
+    @property
+    def tokenizer_hash(self) -> str: ...
+
+
+class EngineServer(Protocol):
+    """The common surface of `VerifierServer` and `DraftServer`."""
+
+    async def start(self, host: str, port: int) -> str:
+        """Load the model, listen; returns host:port."""
+        ...
+
+    async def drain(self, timeout_s: float) -> object:
+        """Accept nothing new; return when all sessions have ended, or after `timeout_s`."""
+        ...
+
+    async def stop(self) -> None: ...
+    def check_health(self) -> Awaitable[None] | None: ...
+    def info(self) -> ServerInfo: ...
+
+
+def drain_budget_s(graceful_shutdown_timeout_s: float) -> float:
+    """How long sessions may go on after Serve asked for the end; the rest is for stopping before it kills."""
+    return max(0.0, graceful_shutdown_timeout_s - max(STOP_MARGIN_S, 0.1 * graceful_shutdown_timeout_s))
+
+
+class EngineReplica:
+    """Base of the two engine deployments. Subclasses build the server, with the engine imported inside."""
+
+    role: ClassVar[Role]
+
+    async def _start(self, server: EngineServer, replica_id: str, incarnation: int, grace_s: float) -> None:
+        self._grace_s = grace_s
+        self._server = server
+        address = await server.start(ray.util.get_node_ip_address(), 0)
+        info = server.info()
+        self._record = ReplicaRecord(
+            role=self.role,
+            replica_id=replica_id,
+            address=address,
+            incarnation=incarnation,
+            model=info.model,
+            model_fingerprint=info.model_fingerprint,
+            tokenizer_hash=info.tokenizer_hash,
+        )
+
+    def record_replica_metadata(self) -> dict[str, str | int]:
+        """Asked once by Serve, when the replica is ready; reaches every router (`cluster.router.discovery`)."""
+        return self._record.to_metadata()
+
+    async def check_health(self) -> None:
+        """Raises when the engine cannot serve any more; Serve then replaces the replica."""
+        outcome = self._server.check_health()
+        if inspect.isawaitable(outcome):
+            await outcome
+
+    async def process_id(self) -> int:
+        return os.getpid()
+
+    async def __del__(self) -> None:
+        """Serve awaits it after the replica has left the routers' tables. Our sessions are invisible to Serve."""
+        server = getattr(self, "_server", None)
+        if server is not None:
+            await server.drain(drain_budget_s(self._grace_s))
+            await server.stop()
+
+
+def identity() -> tuple[str, int]:
+    """This replica's id, and its incarnation: a number that changes at every start of a process."""
+    return serve.get_replica_context().replica_id.unique_id, time.time_ns()

@@ -1,0 +1,22 @@
+"""The verifier pool: one replica runs one target model and alone commits tokens."""
+
+from typing import ClassVar
+
+from cluster.deployments.replica import EngineReplica, identity
+from cluster.router.membership import Role
+from workers.core.config import VerifierConfig
+
+__all__ = ["TargetVerifier"]
+
+
+class TargetVerifier(EngineReplica):
+    """Serves VerifierService on its own port. `config` is the engine's; `grace_s` Serve's time for a graceful stop."""
+
+    role: ClassVar[Role] = "verifier"
+
+    async def __init__(self, config: VerifierConfig, grace_s: float) -> None:  # type: ignore[misc]  # Serve awaits it
+        from workers.verifier.server import VerifierServer  # torch belongs into replicas only
+
+        replica_id, incarnation = identity()
+        server = VerifierServer(config, verifier_id=replica_id, incarnation=incarnation)
+        await self._start(server, replica_id, incarnation, grace_s)

@@ -1,0 +1,210 @@
+"""Life cycle of a Ray and Serve that this process starts, or of Serve on a Ray that already runs.
+
+Import it before Ray: the environment that it sets is read while Ray is imported.
+"""
+
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Callable, MutableMapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import psutil
+
+if TYPE_CHECKING:
+    from ray.serve.schema import ServeDeploySchema
+
+__all__ = ["LocalCluster", "StartError", "free_port", "prepare_environment"]
+
+OBJECT_STORE_BYTES = 100 * 2**20
+POLL_S = 0.25
+STOP_TIMEOUT_S = 20.0
+
+Report = Callable[[str], None]
+
+
+class StartError(Exception):
+    """The cluster or the application did not come up; the text says why."""
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def prepare_environment(environ: MutableMapping[str, str], *, private: bool) -> None:
+    """Set what Ray reads from the environment, without overriding what the user has set.
+
+    Token authentication is always on. A `private` Ray (one node, started by this
+    process) gets a token of its own and listens on the loopback interface only;
+    joining a running cluster uses the user's token.
+    """
+    environ.setdefault("RAY_AUTH_MODE", "token")
+    environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if private:
+        if "RAY_AUTH_TOKEN_PATH" not in environ:
+            environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        if "ray" not in sys.modules:  # read once, at import
+            environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # in spite of its name: "0" = loopback only
+
+
+class LocalCluster:
+    """Starts (or joins) Ray, starts Serve, deploys; `stop` takes back exactly what it started.
+
+    A context manager: `stop` also runs on errors and on Ctrl-C.
+    """
+
+    def __init__(self, *, address: str | None = None, num_cpus: int | None = None, log: Report) -> None:
+        """`address`: of a running Ray ("auto" finds a local one); None starts a private one with `num_cpus`."""
+        self._address = address
+        self._num_cpus = num_cpus
+        self._log = log
+        self._applications: list[str] = []
+        self._connected = False
+        self._started_serve = False
+        self.grpc_port = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start_ray(self) -> None:
+        """Start or join Ray. Raises `StartError` when there is none at the address."""
+        private = self._address is None
+        prepare_environment(os.environ, private=private)
+        import ray
+
+        options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+        if private:
+            self._log("Starting Ray on this machine")
+            options |= {
+                "address": "local",
+                "num_cpus": self._num_cpus,
+                "num_gpus": None,
+                "include_dashboard": False,
+                "object_store_memory": OBJECT_STORE_BYTES,
+            }
+        else:
+            self._log(f"Joining Ray at {self._address}")
+            options["address"] = self._address
+        try:
+            ray.init(**options)
+        except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+            raise StartError(f"Ray did not start: {last_line(str(error))}") from error
+        self._connected = True
+
+    def deploy(self, config: "ServeDeploySchema") -> None:
+        """Start Serve where it does not run yet, and submit the applications, as `serve run CONFIG` does.
+
+        On a Serve that already runs, its own ports stay: `grpc_port` says which.
+        """
+        from ray import serve
+        from ray.serve.config import gRPCOptions
+        from ray.serve.context import _get_global_client
+
+        self._started_serve = _get_global_client(raise_if_no_controller_running=False) is None
+        self._log("Starting Ray Serve" if self._started_serve else "Ray Serve already runs: keeping its ports")
+        serve.start(
+            proxy_location=config.proxy_location,
+            http_options=config.http_options.model_dump(),
+            grpc_options=gRPCOptions(**config.grpc_options.model_dump()),
+            logging_config=config.logging_config,
+        )
+        client = _get_global_client()
+        self.grpc_port = int(client.get_serve_details()["grpc_options"]["port"])
+        client.deploy_apps(config)
+        self._applications = [one.name for one in config.applications]
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Return when every application runs and the gRPC port answers.
+
+        Raises `StartError` with the reason when one fails, or after `timeout_s`.
+        """
+        from ray import serve
+
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            applications = serve.status().applications
+            states = [applications[name] for name in self._applications if name in applications]
+            for state in states:
+                reason = failure_of(state)
+                if reason is not None:
+                    raise StartError(reason)
+                self._log(f"Starting replicas: {replica_counts(state)}")
+            running = len(states) == len(self._applications) and all(one.status == "RUNNING" for one in states)
+            if running and port_answers(self.grpc_port):
+                return
+            time.sleep(POLL_S)
+        raise StartError(f"the application did not become ready within {timeout_s:.0f} s")
+
+    def stop(self) -> None:
+        """Undo `deploy` and `start_ray`. Returns when the processes are gone; may be called again."""
+        if not self._connected:
+            return
+        import ray
+        from ray import serve
+
+        children = _children() if self._address is None else []
+        self._connected = False
+        self._log("Stopping")
+        if self._started_serve:
+            serve.shutdown()
+        else:
+            for name in self._applications:
+                serve.delete(name)
+        ray.shutdown()
+        _await_exit(children)
+
+
+def failure_of(state: Any) -> str | None:
+    """Why an application cannot start, from its Serve status; None while it may still."""
+    messages = [state.message, *(one.message for one in state.deployments.values())]
+    if state.status in ("DEPLOY_FAILED", "UNHEALTHY"):
+        return next((last_line(one) for one in reversed(messages) if one), "the application failed to start")
+    # A setting that cannot work is not retried until Serve gives up.
+    return next((last_line(one) for one in messages if "ConfigurationError" in one), None)
+
+
+def replica_counts(state: Any) -> str:
+    """For the progress display: `Gateway 1/1, TargetVerifier 0/1`."""
+    counts = []
+    for name, deployment in state.deployments.items():
+        replicas = {str(key.value): count for key, count in deployment.replica_states.items()}
+        counts.append(f"{name} {replicas.get('RUNNING', 0)}/{sum(replicas.values())}")
+    return ", ".join(counts) or "building the application"
+
+
+def last_line(text: str) -> str:
+    """The line of a traceback that says what happened."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if "Error:" in line), lines[-1] if lines else "no message")
+
+
+def port_answers(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def _children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def _await_exit(children: list[psutil.Process]) -> None:
+    """Wait for the processes that our private Ray consisted of; psutil compares start times, so pids are safe."""
+    _, alive = psutil.wait_procs(children, timeout=STOP_TIMEOUT_S)
+    for process in alive:
+        process.kill()
+    psutil.wait_procs(alive, timeout=STOP_TIMEOUT_S)

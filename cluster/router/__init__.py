@@ -1,0 +1,1 @@
+"""Who lives, and who gets the next request."""
