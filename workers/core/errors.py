@@ -12,6 +12,7 @@
     ├── UnavailableError              a replica is gone or shutting down; try another
     ├── DeadlineError                 the request's deadline passed
     ├── ProtocolViolationError        a peer broke the rules of docs/protocol.md
+    ├── InternalError                 a peer failed in a way that nobody foresaw
     └── ConfigurationError            settings that cannot work; raised at start
 
 `workers.rpc.errors` maps each to one gRPC status; the SDK raises its own class
@@ -23,6 +24,7 @@ __all__ = [
     "ContextLengthError",
     "DeadlineError",
     "IncompatibleError",
+    "InternalError",
     "InvalidRequestError",
     "NotFoundError",
     "OutriderError",
@@ -71,6 +73,10 @@ class DeadlineError(OutriderError):
 
 class ProtocolViolationError(OutriderError):
     """A peer sent something that docs/protocol.md forbids."""
+
+
+class InternalError(OutriderError):
+    """A peer failed in a way that nobody foresaw; its log has the details."""
 
 
 class ConfigurationError(OutriderError):

@@ -1,0 +1,99 @@
+"""Exceptions <-> gRPC status, in one place.
+
+The class name travels twice: in the trailing metadata `outrider-error`, and as
+the first word of the details (`ErrorName: message`), because proxies drop
+trailing metadata of failed calls. Exceptions that are not ours become INTERNAL
+without their text, which may hold anything; the log has it with its traceback.
+"""
+
+import logging
+from typing import Protocol
+
+import grpc
+
+from workers.core.errors import (
+    ConfigurationError,
+    ContextLengthError,
+    DeadlineError,
+    IncompatibleError,
+    InternalError,
+    InvalidRequestError,
+    NotFoundError,
+    OutriderError,
+    OverloadedError,
+    ProtocolViolationError,
+    RefusedError,
+    UnavailableError,
+)
+
+__all__ = ["ERROR_METADATA_KEY", "RpcErrorLike", "error_metadata", "from_rpc_error", "from_status", "to_status"]
+
+ERROR_METADATA_KEY = "outrider-error"
+MAX_DETAILS_LENGTH = 2048  # HTTP/2 trailers are small; long texts would break the call itself
+
+_log = logging.getLogger(__name__)
+
+_CODES: dict[type[OutriderError], grpc.StatusCode] = {
+    InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
+    ContextLengthError: grpc.StatusCode.INVALID_ARGUMENT,
+    ProtocolViolationError: grpc.StatusCode.INVALID_ARGUMENT,
+    NotFoundError: grpc.StatusCode.NOT_FOUND,
+    RefusedError: grpc.StatusCode.PERMISSION_DENIED,
+    IncompatibleError: grpc.StatusCode.FAILED_PRECONDITION,
+    ConfigurationError: grpc.StatusCode.FAILED_PRECONDITION,
+    OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    UnavailableError: grpc.StatusCode.UNAVAILABLE,
+    DeadlineError: grpc.StatusCode.DEADLINE_EXCEEDED,
+    InternalError: grpc.StatusCode.INTERNAL,
+}
+_BY_NAME = {kind.__name__: kind for kind in _CODES}
+# What a code means when no name came with it (gRPC itself, or a foreign peer).
+_BY_CODE: dict[grpc.StatusCode, type[OutriderError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidRequestError,
+    grpc.StatusCode.OUT_OF_RANGE: InvalidRequestError,
+    grpc.StatusCode.NOT_FOUND: NotFoundError,
+    grpc.StatusCode.PERMISSION_DENIED: RefusedError,
+    grpc.StatusCode.UNAUTHENTICATED: RefusedError,
+    grpc.StatusCode.UNIMPLEMENTED: IncompatibleError,
+    grpc.StatusCode.FAILED_PRECONDITION: IncompatibleError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: OverloadedError,
+    grpc.StatusCode.UNAVAILABLE: UnavailableError,
+    grpc.StatusCode.CANCELLED: UnavailableError,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineError,
+}
+
+
+class RpcErrorLike(Protocol):
+    """What sync and asyncio RPC errors have in common."""
+
+    def code(self) -> grpc.StatusCode: ...
+
+    def details(self) -> str | None: ...
+
+
+def to_status(error: BaseException) -> tuple[grpc.StatusCode, str]:
+    """Status code and details (`ErrorName: message`); logs the traceback of exceptions that are not ours."""
+    for kind in type(error).__mro__:
+        if kind in _CODES:
+            return _CODES[kind], f"{kind.__name__}: {error}"[:MAX_DETAILS_LENGTH]
+    _log.error("unexpected error while serving a call", exc_info=error)
+    return grpc.StatusCode.INTERNAL, f"{InternalError.__name__}: internal error"
+
+
+def error_metadata(details: str) -> tuple[tuple[str, str], ...]:
+    """Trailing metadata that goes with the details of `to_status`."""
+    return ((ERROR_METADATA_KEY, details.partition(":")[0]),)
+
+
+def from_status(code: grpc.StatusCode, details: str) -> OutriderError:
+    """The exception that `to_status` was made from, or the nearest one for a status of foreign origin."""
+    name, colon, message = details.partition(": ")
+    kind = _BY_NAME.get(name) if colon else None
+    if kind is not None:
+        return kind(message)
+    return _BY_CODE.get(code, InternalError)(details or code.name)
+
+
+def from_rpc_error(error: RpcErrorLike) -> OutriderError:
+    """As `from_status`, for the error that a gRPC call raised."""
+    return from_status(error.code(), error.details() or "")
