@@ -1,0 +1,114 @@
+"""Channels to one target: their options, and a small pool that grows with the load."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from outrider.errors import CancelledError, ConfigurationError
+
+__all__ = ["DEFAULT_MAX_MESSAGE_BYTES", "STREAMS_PER_CONNECTION", "ChannelPool", "channel_options", "metadata_pairs"]
+
+DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+# HAProxy (Ray Serve's ingress) allows 100 concurrent streams on a connection; the 101st would wait unseen in gRPC.
+STREAMS_PER_CONNECTION = 100
+# Servers answer keepalive pings on a silent stream more often than every five minutes with GOAWAY (too_many_pings).
+KEEPALIVE_TIME_MS = 300_000
+KEEPALIVE_TIMEOUT_MS = 20_000
+
+ChannelT = TypeVar("ChannelT")
+StubT = TypeVar("StubT")
+
+
+def channel_options(target: str, max_message_bytes: int) -> list[tuple[str, int]]:
+    """gRPC options of one channel; raises `ConfigurationError` when the settings cannot work."""
+    if not isinstance(target, str) or not target or "http://" in target or "https://" in target:
+        raise ConfigurationError(f"target is the gRPC address, host:port, got {target!r}")
+    if not isinstance(max_message_bytes, int) or not 1024 <= max_message_bytes < 2**31:
+        raise ConfigurationError(f"max_message_bytes must be from 1024 to {2**31 - 1}, got {max_message_bytes!r}")
+    return [
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.keepalive_time_ms", KEEPALIVE_TIME_MS),
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+        # gRPC would back off up to two minutes and hide a server that is back.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 2_000),
+        # Without it, channels to one target would share one connection.
+        ("grpc.use_local_subchannel_pool", 1),
+        # Retrying is outrider.retry's, which knows how to resume.
+        ("grpc.enable_retries", 0),
+    ]
+
+
+def metadata_pairs(metadata: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Headers of every call, keys in lower case as gRPC wants them."""
+    pairs = metadata.items() if isinstance(metadata, Mapping) else metadata
+    for key, value in pairs:
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise ConfigurationError(f"metadata: keys and values must be texts, got {key!r}: {type(value).__name__}")
+    return tuple((key.lower(), value) for key, value in pairs)
+
+
+@dataclass
+class _Connection(Generic[ChannelT, StubT]):
+    channel: ChannelT
+    stub: StubT
+    calls: int = 0
+
+
+class ChannelPool(Generic[ChannelT, StubT]):
+    """Hands out the least busy connection; opens another when all are full, up to `max_connections`.
+
+    Connections open on first use, so that an async client may be built outside its event loop. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        open_channel: Callable[[], ChannelT],
+        make_stub: Callable[[ChannelT], StubT],
+        *,
+        max_connections: int,
+        streams_per_connection: int = STREAMS_PER_CONNECTION,
+    ) -> None:
+        if not isinstance(max_connections, int) or max_connections < 1:
+            raise ConfigurationError(f"max_connections must be at least 1, got {max_connections!r}")
+        self._open_channel = open_channel
+        self._make_stub = make_stub
+        self._max_connections = max_connections
+        self._streams_per_connection = streams_per_connection
+        self._connections: list[_Connection[ChannelT, StubT]] = []
+        self._lock = threading.Lock()
+        self.closed = False
+
+    @contextmanager
+    def lease(self) -> Iterator[StubT]:
+        """A stub for one call; raises `CancelledError` once the pool is closed."""
+        with self._lock:
+            connection = self._pick()
+            connection.calls += 1
+        try:
+            yield connection.stub
+        finally:
+            with self._lock:
+                connection.calls -= 1
+
+    def close(self) -> list[ChannelT]:
+        """Take the pool out of use; returns the channels, for the caller to close."""
+        with self._lock:
+            self.closed = True
+            channels = [connection.channel for connection in self._connections]
+            self._connections.clear()
+        return channels
+
+    def _pick(self) -> _Connection[ChannelT, StubT]:
+        if self.closed:
+            raise CancelledError("the client is closed")
+        best = min(self._connections, key=lambda connection: connection.calls, default=None)
+        full = best is None or best.calls >= self._streams_per_connection
+        if best is None or (full and len(self._connections) < self._max_connections):
+            channel = self._open_channel()
+            best = _Connection(channel, self._make_stub(channel))
+            self._connections.append(best)
+        return best

@@ -1,0 +1,197 @@
+"""The synchronous client. `outrider.aio` is its twin; what they share is in `outrider.client_core`."""
+
+import time
+from collections.abc import Callable, Generator
+from random import Random
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+import grpc
+
+from outrider import wire
+from outrider.channels import DEFAULT_MAX_MESSAGE_BYTES, ChannelPool
+from outrider.client_core import ClientCore, Metadata, StreamCore
+from outrider.errors import OutriderError
+from outrider.failure import ENDED_EARLY, Failure
+from outrider.generation_call import GenerationCall
+from outrider.options import Messages, RequestOptions
+from outrider.results import Delta, Generation, ModelInfo, ServerInfo, TokenCount
+from outrider.retry import RetryPolicy
+from outrider.v1 import generation_pb2
+from outrider.v1.generation_pb2_grpc import GenerationServiceStub
+
+__all__ = ["Client", "Stream"]
+
+Pool = ChannelPool[grpc.Channel, GenerationServiceStub]
+T = TypeVar("T")
+
+
+class Client:
+    """Talks to one Outrider server. Thread-safe; use it as a context manager or call `close`.
+
+    Args:
+        target: Address of the server, host:port.
+        timeout: Seconds that a call may take with all its retries; None = no limit.
+        retry: When to try again and to resume.
+        channel_credentials: TLS; None = an unencrypted connection.
+        metadata: Headers of every call, such as {"authorization": "Bearer ..."}.
+        max_message_bytes: Largest message in either direction.
+        max_connections: A connection carries 100 streams at once; more are opened as needed, up to this many.
+        clock, sleep, random: For tests; seconds from an arbitrary start, waiting, and randomness.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        timeout: float | None = None,
+        retry: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
+        channel_credentials: grpc.ChannelCredentials | None = None,
+        metadata: Metadata = (),
+        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        max_connections: int = 8,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+        random: Random | None = None,
+    ) -> None:
+        self._core = ClientCore(
+            target,
+            timeout=timeout,
+            retry=retry,
+            metadata=metadata,
+            max_message_bytes=max_message_bytes,
+            clock=clock,
+            random=random,
+        )
+        self._credentials = channel_credentials
+        self._sleep = sleep
+        self._pool = Pool(self._open_channel, GenerationServiceStub, max_connections=max_connections)
+
+    def generate(self, prompt: str | None = None, **options: Unpack[RequestOptions]) -> Generation:
+        """Generate and wait for the whole answer.
+
+        Give one of `prompt` (plain text), `messages` (a conversation) or `token_ids`; the other options are those of
+        `RequestOptions`: `sampling` or its fields, `speculation`, `cache_salt`, `deadline`, `request_id`, `model`.
+
+        Raises:
+            OutriderError: One of its subclasses; `error.partial` holds what had arrived.
+        """
+        return self.stream(prompt, **options).result()
+
+    def stream(self, prompt: str | None = None, **options: Unpack[RequestOptions]) -> "Stream":
+        """Generate and read the answer while it grows. Takes what `generate` takes; sent on the first read."""
+        return Stream(self._core.generation(prompt, options), self._core, self._pool, self._sleep)
+
+    def count_tokens(self, prompt: str | None = None, *, messages: Messages | None = None) -> TokenCount:
+        """Count the tokens of a prompt as the model would see it."""
+        request = wire.count_request(prompt, messages)
+        return wire.token_count(self._unary(lambda stub, **limits: stub.CountTokens(request, **limits)))
+
+    def model_info(self) -> ModelInfo:
+        """The model that is served and its limits."""
+        request = generation_pb2.GetModelInfoRequest()
+        return wire.model_info(self._unary(lambda stub, **limits: stub.GetModelInfo(request, **limits)))
+
+    def server_info(self) -> ServerInfo:
+        """The server's version and the replicas of its pools."""
+        request = generation_pb2.GetServerInfoRequest()
+        return wire.server_info(self._unary(lambda stub, **limits: stub.GetServerInfo(request, **limits)))
+
+    def close(self) -> None:
+        """Close all connections; running calls end with `CancelledError`."""
+        for channel in self._pool.close():
+            channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open_channel(self) -> grpc.Channel:
+        if self._credentials is None:
+            return grpc.insecure_channel(self._core.target, self._core.channel_options)
+        return grpc.secure_channel(self._core.target, self._credentials, self._core.channel_options)
+
+    def _unary(self, send: Callable[..., T]) -> T:
+        attempts = self._core.attempts()
+        while True:
+            timeout_s = attempts.begin()
+            try:
+                with self._pool.lease() as stub:
+                    return send(stub, timeout=timeout_s, metadata=self._core.metadata)
+            except grpc.RpcError as error:
+                failure = Failure.of(error)
+            self._sleep(attempts.delay_after(failure, progressed=False))
+
+
+class Stream(StreamCore):
+    """An iterator of `Delta`; `result` returns the whole answer. One reader at a time.
+
+    Leaving it as a context manager cancels what is still running.
+    """
+
+    def __init__(self, call: GenerationCall, core: ClientCore, pool: Pool, sleep: Callable[[float], object]) -> None:
+        super().__init__(call)
+        self._core = core
+        self._pool = pool
+        self._sleep = sleep
+        self._rpc: Any = None
+        self._deltas = self._read()
+
+    def result(self) -> Generation:
+        """Read to the end and return the whole answer."""
+        for _ in self:
+            pass
+        return self._call.snapshot()
+
+    def cancel(self) -> None:
+        """End the request here and on the server, from any thread; a reader gets `CancelledError`."""
+        self._cancelled = True
+        if self._rpc is not None:
+            self._rpc.cancel()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Delta:
+        self._check_readable()
+        try:
+            return next(self._deltas)
+        except OutriderError as error:
+            self._fail(error)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._call.complete:
+            self.cancel()
+        self._deltas.close()
+
+    def _read(self) -> Generator[Delta, None, None]:
+        call = self._call
+        while not call.complete:
+            self._check_running(client_closed=self._pool.closed)
+            request, timeout_s = call.begin_attempt()
+            failure = ENDED_EARLY
+            with self._pool.lease() as stub:
+                rpc = self._rpc = stub.Generate(request, timeout=timeout_s, metadata=self._core.metadata)
+                try:
+                    self._check_running(client_closed=False)  # `cancel` may have come before the RPC was there
+                    for response in rpc:
+                        delta = call.receive(response)
+                        if delta is not None:
+                            yield delta
+                except grpc.RpcError as error:
+                    failure = Failure.of(error)
+                finally:
+                    self._rpc.cancel()  # does nothing to an RPC that has ended
+            if not call.complete:
+                self._check_running(client_closed=self._pool.closed)
+                self._sleep(call.delay_after(failure))

@@ -1,0 +1,95 @@
+"""What the sync and the async client share: settings, request building, the state of a stream. No I/O."""
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random, SystemRandom
+
+from outrider import checks, wire
+from outrider.channels import channel_options, metadata_pairs
+from outrider.errors import CancelledError, ConfigurationError, InvalidRequestError, OutriderError
+from outrider.generation_call import GenerationCall
+from outrider.options import RequestOptions
+from outrider.results import Generation
+from outrider.retry import Attempts, RetryPolicy
+
+__all__ = ["ClientCore", "Metadata", "StreamCore"]
+
+Metadata = Mapping[str, str] | Sequence[tuple[str, str]]
+
+# A server that keeps a deadline answers within it; this much later the client stops waiting for one that does not.
+DEADLINE_GRACE_S = 2.0
+
+
+class ClientCore:
+    """Validated settings of a client."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        timeout: float | None,
+        retry: RetryPolicy,
+        metadata: Metadata,
+        max_message_bytes: int,
+        clock: Callable[[], float],
+        random: Random | None,
+    ) -> None:
+        self.target = target
+        self.channel_options = channel_options(target, max_message_bytes)
+        self.metadata = metadata_pairs(metadata)
+        try:
+            self._timeout_s = None if timeout is None else checks.seconds("timeout", timeout)
+        except InvalidRequestError as error:
+            raise ConfigurationError(error.message) from None
+        if not isinstance(retry, RetryPolicy):
+            raise ConfigurationError(f"retry: expected RetryPolicy, got {type(retry).__name__}")
+        self._retry = retry
+        self._clock = clock
+        # The system's generator: ids must differ between processes that forked or seeded `random` alike.
+        self._random = random if random is not None else SystemRandom()
+
+    def attempts(self, deadline_s: float | None = None) -> Attempts:
+        """The attempts of a new call, within the client's timeout and the call's deadline."""
+        limits = [self._timeout_s, None if deadline_s is None else deadline_s + DEADLINE_GRACE_S]
+        timeout_s = min((limit for limit in limits if limit is not None), default=None)
+        return Attempts(self._retry, clock=self._clock, random=self._random, timeout_s=timeout_s)
+
+    def generation(self, prompt: str | None, options: RequestOptions) -> GenerationCall:
+        """A new generation; raises `InvalidRequestError` when it cannot be sent as it is."""
+        request = wire.generate_request(prompt, options, self._random)
+        return GenerationCall(request, self.attempts(request.deadline_ms / 1000 if request.deadline_ms else None))
+
+
+class StreamCore:
+    """State of a stream that does not depend on how it is read."""
+
+    def __init__(self, call: GenerationCall) -> None:
+        self._call = call
+        self._cancelled = False
+        self._failure: OutriderError | None = None
+
+    @property
+    def request_id(self) -> str:
+        """Known from the start."""
+        return self._call.request_id
+
+    @property
+    def seed(self) -> int:
+        """Known from the start; send it again to get the same answer."""
+        return self._call.seed
+
+    @property
+    def partial(self) -> Generation:
+        """What has arrived so far."""
+        return self._call.snapshot()
+
+    def _fail(self, error: OutriderError) -> None:
+        self._failure = self._call.describe(error)
+
+    def _check_readable(self) -> None:
+        """Raise again what ended the stream: an error must not look like the end of the answer to a later reader."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _check_running(self, *, client_closed: bool) -> None:
+        if self._cancelled or client_closed:
+            raise CancelledError("the client is closed" if client_closed else "the stream was cancelled")
