@@ -20,3 +20,6 @@ class DraftProposer(EngineReplica):
         replica_id, incarnation = identity()
         server = DraftServer(config, drafter_id=replica_id, incarnation=incarnation)
         await self._start(server, replica_id, incarnation, grace_s)
+
+    async def __del__(self) -> None:
+        await self.close()

@@ -85,8 +85,11 @@ class EngineReplica:
     async def process_id(self) -> int:
         return os.getpid()
 
-    async def __del__(self) -> None:
-        """Serve awaits it after the replica has left the routers' tables. Our sessions are invisible to Serve."""
+    async def close(self) -> None:
+        """Let the sessions end, within bounds, then stop. Subclasses call it from `__del__`.
+
+        Serve awaits that after the replica has left the routers' tables; it cannot see our sessions itself.
+        """
         server = getattr(self, "_server", None)
         if server is not None:
             await server.drain(drain_budget_s(self._grace_s))

@@ -20,3 +20,6 @@ class TargetVerifier(EngineReplica):
         replica_id, incarnation = identity()
         server = VerifierServer(config, verifier_id=replica_id, incarnation=incarnation)
         await self._start(server, replica_id, incarnation, grace_s)
+
+    async def __del__(self) -> None:
+        await self.close()

@@ -1,0 +1,59 @@
+"""`outrider status`: the model, its limits, the pools and their replicas."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from outrider import Client, ModelInfo, ServerInfo
+from rich.console import Console
+from rich.table import Table
+
+from cluster.cli.generate import DEFAULT_TARGET
+from cluster.cli.output import friendly_errors, out_console
+
+__all__ = ["status"]
+
+
+def status(
+    target: Annotated[str, typer.Option(help="host:port of the server")] = DEFAULT_TARGET,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+) -> None:
+    """Show what a server runs."""
+    with friendly_errors():
+        with Client(target) as client:
+            model, server = client.model_info(), client.server_info()
+        if as_json:
+            typer.echo(json.dumps({"model": asdict(model), "server": asdict(server)}, indent=2))
+            return
+        show(out_console(), model, server)
+
+
+def show(console: Console, model: ModelInfo, server: ServerInfo) -> None:
+    console.print(model_table(model))
+    console.print(replica_table(server))
+    for role in ("verifier", "drafter"):
+        if not any(one.role == role for one in server.replicas):
+            console.print(f"[yellow]no {role} is running[/]")
+
+
+def model_table(model: ModelInfo) -> Table:
+    table = Table(title=model.model, show_header=False, title_justify="left")
+    table.add_row("fingerprint", model.model_fingerprint)
+    table.add_row("tokenizer", model.tokenizer_hash)
+    table.add_row("context", f"{model.context_length} tokens, vocabulary {model.vocab_size}, {model.dtype}")
+    table.add_row("trees", f"depth {model.max_depth}, width {model.max_width}, nodes {model.max_nodes}")
+    rules = ", ".join(f"{rule} (default)" if rule == model.default_rule else str(rule) for rule in model.allowed_rules)
+    table.add_row("rules", rules)
+    return table
+
+
+def replica_table(server: ServerInfo) -> Table:
+    table = Table(title=f"Replicas (server {server.version})", title_justify="left")
+    for name in ("pool", "replica", "address", "model", "running", "waiting", "free K/V blocks"):
+        table.add_column(name)
+    for one in sorted(server.replicas, key=lambda one: (one.role != "verifier", one.replica_id)):
+        blocks = f"{one.free_kv_blocks} / {one.total_kv_blocks}" if one.total_kv_blocks else "-"
+        row = (one.role, one.replica_id, one.address, one.model, str(one.running_requests), str(one.waiting_requests))
+        table.add_row(*row, blocks)
+    return table

@@ -1,0 +1,103 @@
+"""Each prompt once plainly and once with speculation, side by side in one run."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from outrider import Client, Generation, Speculation
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["Comparison", "DemoPrompt", "PROMPTS", "compare", "comparison_table", "warm_up"]
+
+
+@dataclass(frozen=True)
+class DemoPrompt:
+    text: str
+    max_tokens: int
+    temperature: float = 0.0
+    seed: int = 0
+
+
+PROMPTS = (
+    DemoPrompt("Explain in a few sentences why the sky is blue.", 80),
+    DemoPrompt("List the planets of the solar system in order, each with one short fact.", 96),
+    DemoPrompt("Write the opening of a story about a lighthouse keeper and a storm.", 80, temperature=0.8, seed=2026),
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    prompt: DemoPrompt
+    plain: Generation
+    speculative: Generation
+
+    @property
+    def equal(self) -> bool:
+        """Token for token, and the text as well."""
+        return (self.plain.token_ids, self.plain.text) == (self.speculative.token_ids, self.speculative.text)
+
+
+def warm_up(client: Client) -> None:
+    """The first steps of a process are slow (memory is touched for the first time); they would distort the ratios."""
+    for speculation in (Speculation.off(), Speculation.on()):
+        client.generate("Hello", max_tokens=8, temperature=0.0, speculation=speculation, cache_salt="warm-up")
+
+
+def compare(client: Client, prompt: DemoPrompt, on_text: Callable[[str, str], None]) -> Comparison:
+    """Run the prompt twice; `on_text(label, text)` gets the text as it arrives.
+
+    Each run has a cache salt of its own: the second must not profit from the K/V of the first.
+    """
+    results = {}
+    for label, speculation in (("plain", Speculation.off()), ("speculative", Speculation.on())):
+        with client.stream(
+            messages=[{"role": "user", "content": prompt.text}],
+            max_tokens=prompt.max_tokens,
+            temperature=prompt.temperature,
+            seed=prompt.seed,
+            speculation=speculation,
+            cache_salt=f"demo-{label}",
+        ) as stream:
+            for delta in stream:
+                on_text(label, delta.text)
+            results[label] = stream.result()
+    return Comparison(prompt, results["plain"], results["speculative"])
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    table = Table(title="Speculation against plain decoding (same run, same weights)", title_justify="left")
+    table.add_column("prompt", max_width=28)
+    for name in (
+        "tokens",
+        "verify steps",
+        "acceptance length",
+        "tok/s plain",
+        "tok/s spec.",
+        "speed-up",
+        "TTFT ms",
+        "equal",
+    ):
+        table.add_column(name, justify="right")
+    for one in comparisons:
+        plain, spec = one.plain.stats, one.speculative.stats
+        slow, fast = plain.decode_tokens_per_second, spec.decode_tokens_per_second
+        table.add_row(
+            one.prompt.text,
+            str(spec.output_tokens),
+            f"{plain.verify_steps} → {spec.verify_steps}",
+            f"{spec.acceptance_length:.2f}",
+            f"{slow:.1f}",
+            f"{fast:.1f}",
+            f"{fast / slow:.2f}x" if slow else "-",
+            f"{plain.time_to_first_token_ms:.0f} / {spec.time_to_first_token_ms:.0f}",
+            "[green]yes[/]" if one.equal else "[bold red]NO[/]",
+        )
+    return table
+
+
+def show_difference(console: Console, one: Comparison) -> None:
+    """Where two token sequences part."""
+    pairs = zip(one.plain.token_ids, one.speculative.token_ids, strict=False)
+    first = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+    where = f"token {first}" if first is not None else "length"
+    console.print(f"[red]{one.prompt.text}: the answers differ from {where} on[/]")

@@ -1,0 +1,84 @@
+"""A replica announces its server, passes on health, and drains before it stops."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from cluster.deployments.replica import EngineReplica, drain_budget_s
+from cluster.router.membership import ReplicaRecord
+from workers.core.errors import UnavailableError
+
+
+@dataclass(frozen=True)
+class FakeInfo:
+    model: str = "tiny"
+    model_fingerprint: str = "f"
+    tokenizer_hash: str = "t"
+
+
+class FakeServer:
+    """Records the calls that a replica makes."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.healthy = True
+
+    async def start(self, host: str, port: int) -> str:
+        self.calls.append(f"start {port}")
+        return f"{host}:4711"
+
+    async def drain(self, timeout_s: float) -> None:
+        self.calls.append(f"drain {timeout_s:g}")
+
+    async def stop(self) -> None:
+        self.calls.append("stop")
+
+    def check_health(self) -> None:
+        if not self.healthy:
+            raise UnavailableError("the engine has stopped")
+
+    def info(self) -> FakeInfo:
+        return FakeInfo()
+
+
+class FakeReplica(EngineReplica):
+    role = "drafter"
+
+    async def start_with(self, server: FakeServer) -> None:
+        await self._start(server, "replica-1", 12, grace_s=20.0)
+
+
+async def test_announces_its_server() -> None:
+    server, replica = FakeServer(), FakeReplica()
+    await replica.start_with(server)
+    record = ReplicaRecord.from_metadata(replica.record_replica_metadata())
+    assert record is not None
+    assert (record.role, record.replica_id, record.incarnation) == ("drafter", "replica-1", 12)
+    assert record.address.endswith(":4711")
+    assert (record.model, record.model_fingerprint, record.tokenizer_hash) == ("tiny", "f", "t")
+    assert server.calls == ["start 0"]
+
+
+async def test_health_is_the_servers() -> None:
+    server, replica = FakeServer(), FakeReplica()
+    await replica.start_with(server)
+    await replica.check_health()
+    server.healthy = False
+    with pytest.raises(UnavailableError, match="engine has stopped"):
+        await replica.check_health()
+
+
+async def test_drains_before_it_stops() -> None:
+    server, replica = FakeServer(), FakeReplica()
+    await replica.start_with(server)
+    await replica.close()
+    assert server.calls == ["start 0", "drain 18", "stop"]
+
+
+async def test_a_replica_that_never_started_has_nothing_to_stop() -> None:
+    await FakeReplica().close()
+
+
+@pytest.mark.parametrize(("grace_s", "budget_s"), [(1.0, 0.0), (20.0, 18.0), (600.0, 540.0)])
+def test_draining_ends_before_serve_kills(grace_s: float, budget_s: float) -> None:
+    assert drain_budget_s(grace_s) == budget_s
