@@ -1,0 +1,1 @@
+"""Settings of the whole application, and the reader of its YAML file."""

@@ -1,0 +1,55 @@
+"""pydantic's findings in words that name the key, the bad value and what is allowed."""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+__all__ = ["explain", "unknown_key"]
+
+MAX_SHOWN = 120  # characters of a bad value
+
+
+def explain(error: ValidationError, model: type[BaseModel], prefix: Sequence[str] = ()) -> str:
+    """One line for each finding."""
+    return "\n".join(_lines(error, model, prefix))
+
+
+def unknown_key(key: str, allowed: Sequence[str]) -> str:
+    """For a key that is not known: what is, and what was probably meant."""
+    close = difflib.get_close_matches(key, allowed, n=1)
+    meant = f" (did you mean {close[0]}?)" if close else ""
+    return f"unknown key{meant}; allowed: {', '.join(sorted(allowed))}"
+
+
+def _lines(error: ValidationError, model: type[BaseModel], prefix: Sequence[str]) -> Iterator[str]:
+    for problem in error.errors(include_url=False):
+        where = ".".join([*prefix, *(str(part) for part in problem["loc"])])
+        if problem["type"] == "extra_forbidden":
+            owner = _model_at(model, problem["loc"][:-1])
+            allowed = list(owner.model_fields) if owner else []
+            yield f"{where}: {unknown_key(str(problem['loc'][-1]), allowed)}"
+        elif problem["type"] in ("value_error", "missing"):
+            yield f"{where}: {problem['msg'].removeprefix('Value error, ')}"
+        else:
+            yield f"{where}: {problem['msg']} (got {_shown(problem['input'])})"
+
+
+def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:
+    """The settings that a path of keys leads to."""
+    for key in path:
+        field = model.model_fields.get(str(key))
+        if field is None:
+            return None
+        kinds = [field.annotation, *get_args(field.annotation)]
+        inner = next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+        if inner is None:
+            return None
+        model = inner
+    return model
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."

@@ -1,0 +1,101 @@
+"""What Serve needs to know of each pool: how many replicas, on which resources, how they end."""
+
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from workers.core.config import DrafterConfig, ModelConfig, VerifierConfig
+
+__all__ = ["ActorOptions", "DrafterPool", "Pool", "Settings", "VerifierPool"]
+
+Amount = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+
+
+class Settings(BaseModel):
+    """Base of all settings here: frozen, unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ActorOptions(Settings):
+    """Resources of one replica, as Ray counts them (`ray_actor_options` of a Serve deployment)."""
+
+    num_cpus: float = Field(1.0, ge=0.0, le=4096.0, description="CPUs that Ray reserves; fractions are allowed")
+    num_gpus: float = Field(0.0, ge=0.0, le=64.0, description="GPUs that Ray reserves; fractions are allowed")
+    memory: int | None = Field(None, ge=2**20, description="Bytes that Ray reserves")
+    resources: dict[str, Amount] = Field(default_factory=dict, description="Custom resources")
+    label_selector: dict[str, str] = Field(default_factory=dict, description="Labels that the node must have")
+    runtime_env: dict[str, Any] = Field(default_factory=dict, description="Environment of the replica's process")
+
+    def for_serve(self) -> dict[str, Any]:
+        """As `ray_actor_options`, without what is not set."""
+        return {name: value for name, value in self.model_dump().items() if value not in (None, {})}
+
+
+class Pool(Settings):
+    """Common to all pools."""
+
+    num_replicas: int = Field(1, ge=1, le=10_000)
+    ray_actor_options: ActorOptions = ActorOptions()
+    max_replicas_per_node: int | None = Field(None, ge=1, le=100, description="None = no limit")
+    graceful_shutdown_timeout_s: float = Field(
+        120.0, gt=0.0, le=86_400.0, description="A replica that is replaced may finish its requests for this long"
+    )
+    health_check_period_s: float = Field(2.0, gt=0.0, le=600.0)
+    health_check_timeout_s: float = Field(30.0, gt=0.0, le=3600.0)
+
+
+class VerifierPool(Pool):
+    """Replicas of the target model."""
+
+    config: VerifierConfig
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        check_device(self.config.model, self.ray_actor_options)
+        check_context_fits(self.config.model, self.config.kv_cache.num_blocks, self.config.kv_cache.block_size)
+        limits = self.config.speculation
+        if limits.max_nodes < limits.max_depth:
+            raise ValueError(
+                f"config.speculation: max_nodes ({limits.max_nodes}) must be at least max_depth ({limits.max_depth}): "
+                "already a tree without branches has one node for each level"
+            )
+        if self.config.method != "none" and self.config.max_tokens_per_step <= limits.max_nodes:
+            raise ValueError(
+                f"config.max_tokens_per_step ({self.config.max_tokens_per_step}) must exceed speculation.max_nodes "
+                f"({limits.max_nodes}): one step takes a whole tree and its root"
+            )
+        return self
+
+
+class DrafterPool(Pool):
+    """Replicas of the draft model."""
+
+    config: DrafterConfig
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        check_device(self.config.model, self.ray_actor_options)
+        check_context_fits(self.config.model, self.config.kv_cache.num_blocks, self.config.kv_cache.block_size)
+        return self
+
+
+def check_device(model: ModelConfig, options: ActorOptions) -> None:
+    """A device that Ray does not reserve would be shared by accident; one that is not used would lie idle."""
+    on_gpu = model.device != "cpu"
+    if on_gpu and options.num_gpus == 0:
+        raise ValueError(f"config.model.device {model.device} needs ray_actor_options.num_gpus above 0")
+    if not on_gpu and options.num_gpus > 0:
+        raise ValueError(
+            f"ray_actor_options.num_gpus {options.num_gpus:g} reserves GPUs that config.model.device cpu does not use"
+        )
+
+
+def check_context_fits(model: ModelConfig, num_blocks: int, block_size: int) -> None:
+    """With `max_context_length` unset, the engine checks at start, when it knows the model."""
+    if model.max_context_length is not None and num_blocks * block_size < model.max_context_length:
+        needed = -(-model.max_context_length // block_size)
+        raise ValueError(
+            f"config.kv_cache: {num_blocks} blocks of {block_size} tokens hold less than one context of "
+            f"{model.max_context_length} tokens; num_blocks must be at least {needed}"
+        )
