@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 import torch
+from transformers import PreTrainedModel
 
 __all__ = ["LoadedModel"]
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    model: torch.nn.Module  # a transformers causal LM with our attention function
+    model: PreTrainedModel  # a transformers causal LM with our attention function
     name: str
     vocab_size: int  # tokens that exist; logits of a padded tail are cut off
     num_layers: int

@@ -101,7 +101,8 @@ def _check_supported(config: ModelConfig, hf_config: Any) -> None:
         if number % size:
             allowed = [n for n in range(1, sizes["KV heads"] + 1) if all(v % n == 0 for v in sizes.values())]
             raise ConfigurationError(
-                f"tensor_parallel_size {size} does not divide the {number} {what} of {config.model!r}; allowed: {allowed}"
+                f"tensor_parallel_size {size} does not divide the {number} {what} of {config.model!r}; "
+                f"allowed: {allowed}"
             )
     if size > 1:
         raise ConfigurationError("tensor_parallel_size above 1 is not available in this version")

@@ -20,7 +20,7 @@ class ModelRunner:
 
     @torch.inference_mode()
     def forward(self, chunks: Sequence[SequenceChunk]) -> list[torch.Tensor]:
-        """Logits of the wanted tokens: for each chunk fp32 [len(logits_for), vocab]. K/V of all new tokens is stored."""
+        """Store K/V of all new tokens; return fp32 logits [len(logits_for), vocab] for each chunk."""
         device = self.loaded.device
         tokens = torch.tensor([[t for c in chunks for t in c.token_ids]], device=device)  # [1, total]
         positions = torch.tensor([[p for c in chunks for p in c.positions]], device=device)
@@ -53,7 +53,7 @@ class ModelRunner:
         )
 
     def _bias(self, chunk: SequenceChunk) -> torch.Tensor | None:
-        """Additive mask [group * n, c + w]: 0 where visible, -inf elsewhere; one block of rows per query head of a group."""
+        """Additive mask [group * n, c + w], 0 or -inf: a block of n rows for each query head of a K/V group."""
         if chunk.mask is None:
             return None
         visible = len(chunk.context_slots)

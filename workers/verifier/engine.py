@@ -17,7 +17,7 @@ from workers.core.sampling_params import SpeculationMode
 from workers.kvcache.events import KvEventLog
 from workers.kvcache.manager import KvCacheManager
 from workers.proposers.base import CommitUpdate, DraftSession, Proposer, Want
-from workers.sampling.sampler import RequestSampler
+from workers.sampling.request_sampler import RequestSampler
 from workers.scheduling.grace import grace_ms
 from workers.scheduling.step_clock import StepClock
 from workers.text.output_text import OutputText
@@ -59,7 +59,7 @@ class VerifierEngine:
         self._proposer = proposer
         self._limits = limits
         self._tokenizer = tokenizer
-        self._events = events
+        self.events = events
         self._max_waiting = max_waiting
         self._max_grace_ms = max_grace_ms
         self._clock = clock
@@ -131,13 +131,21 @@ class VerifierEngine:
     def num_waiting(self) -> int:
         return len(self._scheduler.waiting) + len(self._inbox)
 
+    @property
+    def num_free_blocks(self) -> int:
+        return self._kv_cache.num_free_blocks
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._states
+
     # The engine's thread
 
     def _run(self) -> None:
         try:
             while self._wait_for_work():
                 self.run_step()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, every request must hear of it
+        except BaseException as error:
             logger.exception("the verifier's engine failed")
             self._failure = error
         with self._wake:
@@ -167,7 +175,7 @@ class VerifierEngine:
             self._measure(scheduled, results, (self._clock() - started) * 1e3)
             self._publish(results)
         self._proposer.flush()
-        self._events.publish(self._kv_cache.take_events())
+        self.events.publish(self._kv_cache.take_events())
 
     def _accept_new(self) -> None:
         with self._wake:

@@ -9,7 +9,7 @@ from workers.core.request import FinishReason, GenerationRequest, StepOutput
 from workers.core.sampling_params import SpeculationMode
 from workers.core.statistics import GenerationStats
 from workers.kvcache.manager import BlockTable
-from workers.sampling.sampler import RequestSampler
+from workers.sampling.request_sampler import RequestSampler
 from workers.text.output_text import OutputText
 
 __all__ = ["OutputSink", "RequestState"]
@@ -44,6 +44,13 @@ class RequestState:
     stats: GenerationStats = field(default_factory=GenerationStats)
     drafting: bool = False  # a proposer knows it
     cancelled: bool = False
+
+    @property
+    def blocks(self) -> BlockTable:
+        """Its block table; only running requests have one."""
+        if self.table is None:
+            raise RuntimeError(f"request {self.request.request_id} is not running and holds no blocks")
+        return self.table
 
     @property
     def num_output(self) -> int:

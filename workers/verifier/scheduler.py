@@ -61,11 +61,10 @@ class Scheduler:
 
     def _with_blocks(self, item: ScheduledRequest, scheduled: list[ScheduledRequest]) -> ScheduledRequest | None:
         state = item.state
-        assert state.table is not None
         end = state.num_computed + item.num_tokens
-        if item.num_nodes and self._kv_cache.reserve(state.table, end + item.num_nodes):
+        if item.num_nodes and self._kv_cache.reserve(state.blocks, end + item.num_nodes):
             return item
-        while not self._kv_cache.reserve(state.table, end):
+        while not self._kv_cache.reserve(state.blocks, end):
             victim = next((s for s in reversed(self.running) if s is not state), None)
             if victim is None or self.running.index(victim) < self.running.index(state):
                 victim = state

@@ -71,13 +71,12 @@ class VerifyStep:
 
     def _commit(self, state: RequestState, verdict: Verdict) -> None:
         """Compact the accepted path's K/V behind the root, append the tokens, give back the other nodes' slots."""
-        assert state.table is not None
         first = len(state.tokens)
         nodes = np.asarray(verdict.accepted_nodes, dtype=np.int64)
         targets = np.arange(len(nodes))
         moved = nodes != targets
         if moved.any():
-            slots = state.table.slots
+            slots = state.blocks.slots
             device = self._storage.data.device
             self._storage.move(
                 torch.from_numpy(slots[first + nodes[moved]]).to(device),
@@ -89,10 +88,9 @@ class VerifyStep:
         self._advance(state, min(first + len(nodes), len(state.tokens) - 1))
 
     def _advance(self, state: RequestState, num_computed: int) -> None:
-        assert state.table is not None
         state.num_computed = num_computed
-        self._kv_cache.commit(state.table, state.tokens, num_computed)
-        self._kv_cache.trim(state.table, num_computed)
+        self._kv_cache.commit(state.blocks, state.tokens, num_computed)
+        self._kv_cache.trim(state.blocks, num_computed)
 
     def _logprobs(self, state: RequestState, verdict: Verdict, logits: torch.Tensor) -> tuple[TokenLogprob, ...]:
         top = state.request.sampling.logprobs
@@ -106,9 +104,8 @@ class VerifyStep:
 
 def _chunk(item: ScheduledRequest) -> SequenceChunk:
     state = item.state
-    assert state.table is not None
     start, end = state.num_computed, state.num_computed + item.num_tokens
-    slots = state.table.slots
+    slots = state.blocks.slots
     tree = item.proposal.tree if item.proposal else TokenTree.empty()
     reaches_root = item.num_tokens == state.num_uncomputed
     window = slots[start : end + len(tree)]

@@ -1,0 +1,89 @@
+"""The verifier's gRPC service: requests in, committed tokens out."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from outrider.v1 import verifier_pb2, verifier_pb2_grpc
+
+from workers.core.config import SpeculationConfig
+from workers.core.errors import OutriderError, RefusedError, UnavailableError
+from workers.core.request import StepOutput
+from workers.rpc import convert
+from workers.rpc.kv_events import kv_events_to_wire
+from workers.verifier.engine import VerifierEngine
+from workers.verifier.info import VerifierInfo
+
+__all__ = ["VerifierService"]
+
+LOAD_REPORT_S = 1.0  # KvEvents subscribers hear of the load at least this often
+
+
+class _QueueSink:
+    """Carries outputs from the engine's thread to the stream's coroutine. Bounded by the request's own length."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.queue: asyncio.Queue[StepOutput | OutriderError] = asyncio.Queue()
+
+    def push(self, output: StepOutput) -> None:
+        self._put(output)
+
+    def fail(self, error: OutriderError) -> None:
+        self._put(error)
+
+    def _put(self, item: StepOutput | OutriderError) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.queue.put_nowait, item)
+
+
+class VerifierService(verifier_pb2_grpc.VerifierServiceServicer):
+    """Serves `Generate`, `GetInfo` and `KvEvents` for one engine."""
+
+    def __init__(self, engine: VerifierEngine, info: VerifierInfo, speculation: SpeculationConfig) -> None:
+        self._engine = engine
+        self._info = info
+        self._speculation = speculation
+        self.draining = False
+
+    async def Generate(
+        self,
+        request: verifier_pb2.VerifierGenerateRequest,
+        context: grpc.aio.ServicerContext[Any, Any],
+    ) -> AsyncIterator[verifier_pb2.VerifierGenerateResponse]:
+        """Stream what each step commits; a client that goes away cancels the request."""
+        if self.draining:
+            raise UnavailableError("this verifier is shutting down; try another")
+        generation = convert.request_from_wire(
+            request, limits=self._speculation.limits, default_rule=self._speculation.default_rule
+        )
+        if generation.rule not in self._speculation.allowed_rules:
+            allowed = ", ".join(self._speculation.allowed_rules)
+            raise RefusedError(f"verification rule {generation.rule} is not allowed by this server; allowed: {allowed}")
+        sink = _QueueSink(asyncio.get_running_loop())
+        key = self._engine.submit(generation, sink)
+        try:
+            while True:
+                item = await sink.queue.get()
+                if isinstance(item, OutriderError):
+                    raise item
+                yield convert.step_to_wire(item)
+                if item.finish_reason is not None:
+                    return
+        finally:
+            self._engine.cancel(key)  # a finished request is unknown by now, and that is fine
+
+    async def GetInfo(
+        self, request: verifier_pb2.VerifierGetInfoRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> verifier_pb2.VerifierGetInfoResponse:
+        """Model, limits and load."""
+        return self._info.to_wire(self._engine)
+
+    async def KvEvents(
+        self, request: verifier_pb2.KvEventsRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[verifier_pb2.KvEventsResponse]:
+        """A snapshot of the prefix cache, then its changes; the load with each message."""
+        with self._engine.events.subscribe() as subscription:
+            while (batch := await subscription.receive(LOAD_REPORT_S)) is not None:
+                yield kv_events_to_wire(batch, self._info.load(self._engine))
