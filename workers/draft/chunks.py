@@ -1,0 +1,94 @@
+"""What one session contributes to a forward: a piece of its committed tokens, or some nodes of its tree."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from workers.attention.forward_context import SequenceChunk, causal_mask
+from workers.draft.session import Session
+from workers.draft.tree import Node
+from workers.kvcache.manager import KvCacheManager
+
+__all__ = ["Expand", "Feed", "Work"]
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Compute the K/V of `count` committed tokens; the logits of the root when that is the last of them."""
+
+    session: Session
+    count: int
+
+    @property
+    def reaches_root(self) -> bool:
+        return self.session.table.num_computed + self.count == self.session.base_len
+
+    def chunk(self) -> SequenceChunk:
+        start = self.session.table.num_computed
+        end = start + self.count
+        slots = self.session.table.slots
+        return SequenceChunk(
+            token_ids=self.session.tokens[start:end],
+            positions=range(start, end),
+            slots=slots[start:end],
+            context_slots=slots[:start],
+            window_slots=slots[start:end],
+            mask=causal_mask(self.count),
+            logits_for=(self.count - 1,) if self.reaches_root else (),
+        )
+
+    def absorb(self, logits: torch.Tensor, manager: KvCacheManager) -> None:
+        """Book the computed tokens; draw the root's children if its logits are there ([1, vocab])."""
+        session = self.session
+        reaches_root = self.reaches_root
+        manager.commit(session.table, session.tokens, session.table.num_computed + self.count)
+        if reaches_root:
+            root = session.tree.root
+            candidates, distribution = session.expander.children(logits[0], root, session.budget.max_width)
+            session.tree.expand(root, candidates, distribution=distribution)
+            session.levels = 1
+
+
+@dataclass(frozen=True)
+class Expand:
+    """Compute K/V and logits of frontier nodes; node i writes to scratch slot `slots[i]`."""
+
+    session: Session
+    nodes: Sequence[Node]
+    slots: Sequence[int]
+
+    def chunk(self) -> SequenceChunk:
+        """Each node sees all committed tokens, its ancestors and itself."""
+        paths = [node.path() for node in self.nodes]
+        slot_of = dict(zip(self.nodes, self.slots, strict=True))
+        column: dict[Node, int] = {}  # of the window
+        for path in paths:
+            for node in path:
+                column.setdefault(node, len(column))
+        mask = np.zeros((len(paths), len(column)), dtype=np.bool_)
+        for row, path in enumerate(paths):
+            mask[row, [column[node] for node in path]] = True
+        window = [slot_of.get(node, node.slot) for node in column]
+        return SequenceChunk(
+            token_ids=[node.token for node in self.nodes],
+            positions=[node.position for node in self.nodes],
+            slots=np.array(self.slots, dtype=np.int64),
+            context_slots=self.session.table.slots[: self.session.base_len],
+            window_slots=np.array(window, dtype=np.int64),
+            mask=torch.from_numpy(mask) if len(paths) > 1 else None,
+            logits_for=range(len(paths)),
+        )
+
+    def absorb(self, logits: torch.Tensor, manager: KvCacheManager) -> None:
+        """Draw the children of all nodes from `logits` [nodes, vocab]."""
+        session = self.session
+        width = session.budget.max_width
+        drawn = [session.expander.children(row, node, width) for row, node in zip(logits, self.nodes, strict=True)]
+        for node, slot, (candidates, distribution) in zip(self.nodes, self.slots, drawn, strict=True):
+            session.tree.expand(node, candidates, slot, distribution)
+        session.levels += 1
+
+
+Work = Feed | Expand

@@ -1,0 +1,186 @@
+"""The drafter's engine: one thread that takes frames in, grows all trees level by level, and hands proposals out.
+
+inbox → sessions → plan (levels + prompt pieces) → one forward → children → proposals → outbox
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+
+from workers.attention.forward_context import SequenceChunk
+from workers.core.errors import UnavailableError
+from workers.draft.chunks import Feed, Work
+from workers.draft.messages import FrameIn, SessionErrorCode, Sink
+from workers.draft.planner import plan_step
+from workers.draft.session import SessionLimits
+from workers.draft.sessions import DraftCounters, DraftModelInfo, SessionBook
+from workers.kvcache.events import KvEventLog
+from workers.kvcache.manager import KvCacheManager
+from workers.kvcache.storage import KvStorage
+
+__all__ = ["DraftEngine", "Runner"]
+
+logger = logging.getLogger(__name__)
+
+
+class Runner(Protocol):
+    """What runs the draft model (`workers.runner.model_runner`, or a fake)."""
+
+    def forward(self, chunks: Sequence[SequenceChunk]) -> Sequence[torch.Tensor]:
+        """Store K/V of all new tokens; logits fp32 [len(logits_for), vocab] for each chunk."""
+        ...
+
+
+class DraftEngine:
+    """Grows the trees of all sessions. `submit` and the read-only members may be called from any thread.
+
+    `start` runs it in a thread of its own; tests may call `handle` and `step` instead.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        storage: KvStorage,
+        manager: KvCacheManager,
+        model: DraftModelInfo,
+        *,
+        max_sessions: int,
+        max_tokens_per_step: int,
+        grow_ahead: int,
+        sink: Sink,
+        events: KvEventLog | None = None,
+        on_failure: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.counters = DraftCounters()
+        self.manager = manager
+        self._runner = runner
+        self._limits = SessionLimits(model.context_length, grow_ahead)
+        self._book = SessionBook(manager, storage, model, self._limits, max_sessions, self.counters)
+        self._max_tokens = max_tokens_per_step
+        self._sink = sink
+        self._events = events
+        self._on_failure = on_failure
+        self._clock = clock
+        self._inbox: queue.SimpleQueue[FrameIn | None] = queue.SimpleQueue()
+        self._busy_since: float | None = None
+        self._failure: BaseException | None = None
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="draft-engine", daemon=True)
+
+    # Any thread
+
+    def submit(self, frame: FrameIn) -> None:
+        self._inbox.put(frame)
+
+    @property
+    def backlog(self) -> int:
+        """Frames that wait to be taken in."""
+        return self._inbox.qsize()
+
+    @property
+    def num_sessions(self) -> int:
+        return len(self._book.sessions)
+
+    def refuse_new_sessions(self) -> None:
+        self._book.accepting = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """End the thread (after the forward that runs) and free all sessions."""
+        self._stopping = True
+        self._inbox.put(None)
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        if not self._thread.is_alive():
+            for stream in {key.stream for key in self._book.sessions}:
+                self._book.apply(FrameIn(stream, 0, end=True))
+
+    def check_health(self, stuck_after_s: float = 60.0) -> None:
+        """Raise `UnavailableError` when the thread has died or one iteration takes longer than `stuck_after_s`."""
+        if self._failure is not None:
+            raise UnavailableError(f"the draft engine failed: {type(self._failure).__name__}") from self._failure
+        if not self._thread.is_alive():
+            raise UnavailableError("the draft engine is not running")
+        since = self._busy_since
+        if since is not None and self._clock() - since > stuck_after_s:
+            raise UnavailableError(f"the draft engine has been stuck for more than {stuck_after_s:g} s")
+
+    # The engine's thread
+
+    def handle(self, frame: FrameIn) -> None:
+        """Take in one frame."""
+        self._book.apply(frame)
+
+    def step(self) -> bool:
+        """One iteration: at most one forward. False when there was nothing to do."""
+        book = self._book
+        self._emit_ready()
+        self._flush()  # what is known already must not wait for the forward
+        plan = plan_step(book.sessions.values(), self._limits, book.memory, self._max_tokens)
+        for session in plan.over_capacity:
+            message = f"no K/V memory for {session.base_len} tokens ({self.manager.num_blocks} blocks in all)"
+            book.end(session, SessionErrorCode.OVER_CAPACITY, message)
+        if plan.works:
+            self._forward(plan.works)
+            self._emit_ready()
+        self._flush()
+        return bool(plan.works)
+
+    def check_invariants(self) -> None:
+        """Raise `AssertionError` unless all books balance."""
+        self.manager.check_invariants()
+        for session in self._book.sessions.values():
+            session.check_invariants()
+
+    def _forward(self, works: Sequence[Work]) -> None:
+        outputs = self._runner.forward([work.chunk() for work in works])
+        self.counters.forwards += 1
+        for work, logits in zip(works, outputs, strict=True):
+            if isinstance(work, Feed):
+                self.counters.fed_tokens += work.count
+            else:
+                self.counters.expanded_nodes += len(work.nodes)
+            work.absorb(logits, self.manager)
+
+    def _emit_ready(self) -> None:
+        for session in self._book.sessions.values():
+            if session.ready(self._limits):
+                self._book.emit(session)
+
+    def _flush(self) -> None:
+        for stream, frame in self._book.take_outbox().items():
+            self._sink(stream, frame)
+        if self._events is not None:
+            self._events.publish(self.manager.take_events())
+
+    def _run(self) -> None:
+        try:
+            idle = True
+            while not self._stopping:
+                self._drain(wait=idle)
+                self._busy_since = self._clock()
+                idle = not self.step()
+                self._busy_since = None
+        except Exception as error:  # the thread's last words; check_health tells the replica
+            logger.exception("the draft engine failed")
+            self._failure = error
+            self._on_failure()
+
+    def _drain(self, *, wait: bool) -> None:
+        """Take in all frames; with `wait`, sleep until there is one."""
+        try:
+            while not self._stopping:
+                frame = self._inbox.get(block=wait)
+                wait = False
+                if frame is not None:
+                    self.handle(frame)
+        except queue.Empty:
+            return
