@@ -110,7 +110,7 @@ def print_summary(console: Console, result: Generation) -> None:
 def stats_line(stats: GenerationStats) -> str:
     """What a reader wants to know at the end of an answer."""
     return (
-        f"{stats.output_tokens} tokens in {stats.verify_steps} steps (acceptance length {stats.acceptance_length:.2f}), "
+        f"{stats.output_tokens} tokens in {stats.verify_steps} steps, acceptance length {stats.acceptance_length:.2f}, "
         f"{stats.decode_tokens_per_second:.1f} tokens/s, first token after {stats.time_to_first_token_ms:.0f} ms"
     )
 

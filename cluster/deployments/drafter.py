@@ -1,5 +1,6 @@
 """The draft pool: one replica runs one draft model and grows token trees for many verifiers."""
 
+import asyncio
 from typing import ClassVar
 
 from cluster.deployments.replica import EngineReplica, identity
@@ -18,7 +19,8 @@ class DraftProposer(EngineReplica):
         from workers.draft.server import DraftServer  # torch belongs into replicas only
 
         replica_id, incarnation = identity()
-        server = DraftServer(config, drafter_id=replica_id, incarnation=incarnation)
+        # In a thread: loading takes seconds to minutes, and the event loop must stay free.
+        server = await asyncio.to_thread(DraftServer, config, drafter_id=replica_id, incarnation=incarnation)
         await self._start(server, replica_id, incarnation, grace_s)
 
     async def __del__(self) -> None:

@@ -4,10 +4,8 @@ Serve creates, watches and stops the replica. Requests never pass through it:
 they reach the server's own port, which the replica's metadata announces.
 """
 
-import inspect
-import os
 import time
-from collections.abc import Awaitable
+from collections.abc import Mapping
 from typing import ClassVar, Protocol
 
 import ray
@@ -15,27 +13,16 @@ from ray import serve
 
 from cluster.router.membership import ReplicaRecord, Role
 
-__all__ = ["EngineReplica", "EngineServer", "ServerInfo", "drain_budget_s", "identity"]
+__all__ = ["EngineReplica", "EngineServer", "drain_budget_s", "identity"]
 
 STOP_MARGIN_S = 2.0
-
-
-class ServerInfo(Protocol):
-    """What a replica needs to know of its server (`VerifierServer.info`, `DraftServer.info`)."""
-
-    @property
-    def model(self) -> str: ...
-    @property
-    def model_fingerprint(self) -> str: ...
-    @property
-    def tokenizer_hash(self) -> str: ...
 
 
 class EngineServer(Protocol):
     """The common surface of `VerifierServer` and `DraftServer`."""
 
     async def start(self, host: str, port: int) -> str:
-        """Load the model, listen; returns host:port."""
+        """Listen; returns host:port."""
         ...
 
     async def drain(self, timeout_s: float) -> object:
@@ -43,8 +30,11 @@ class EngineServer(Protocol):
         ...
 
     async def stop(self) -> None: ...
-    def check_health(self) -> Awaitable[None] | None: ...
-    def info(self) -> ServerInfo: ...
+    def check_health(self) -> None: ...
+
+    def info(self) -> Mapping[str, object]:
+        """With `model`, `model_fingerprint` and `tokenizer_hash`."""
+        ...
 
 
 def drain_budget_s(graceful_shutdown_timeout_s: float) -> float:
@@ -67,9 +57,9 @@ class EngineReplica:
             replica_id=replica_id,
             address=address,
             incarnation=incarnation,
-            model=info.model,
-            model_fingerprint=info.model_fingerprint,
-            tokenizer_hash=info.tokenizer_hash,
+            model=str(info["model"]),
+            model_fingerprint=str(info["model_fingerprint"]),
+            tokenizer_hash=str(info["tokenizer_hash"]),
         )
 
     def record_replica_metadata(self) -> dict[str, str | int]:
@@ -78,12 +68,7 @@ class EngineReplica:
 
     async def check_health(self) -> None:
         """Raises when the engine cannot serve any more; Serve then replaces the replica."""
-        outcome = self._server.check_health()
-        if inspect.isawaitable(outcome):
-            await outcome
-
-    async def process_id(self) -> int:
-        return os.getpid()
+        self._server.check_health()
 
     async def close(self) -> None:
         """Let the sessions end, within bounds, then stop. Subclasses call it from `__del__`.

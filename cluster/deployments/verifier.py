@@ -1,5 +1,6 @@
 """The verifier pool: one replica runs one target model and alone commits tokens."""
 
+import asyncio
 from typing import ClassVar
 
 from cluster.deployments.replica import EngineReplica, identity
@@ -18,7 +19,8 @@ class TargetVerifier(EngineReplica):
         from workers.verifier.server import VerifierServer  # torch belongs into replicas only
 
         replica_id, incarnation = identity()
-        server = VerifierServer(config, verifier_id=replica_id, incarnation=incarnation)
+        # In a thread: loading takes seconds to minutes, and the event loop must stay free.
+        server = await asyncio.to_thread(VerifierServer, config, verifier_id=replica_id, incarnation=incarnation)
         await self._start(server, replica_id, incarnation, grace_s)
 
     async def __del__(self) -> None:

@@ -19,7 +19,8 @@ class DiscoveryRouter(FIFOMixin, RequestRouter):  # type: ignore[misc]  # ray sh
     def update_replicas(self, replicas: list[RunningReplica]) -> None:
         super().update_replicas(replicas)
         deployment = self._deployment_id
-        MEMBERSHIP.publish(deployment.app_name, deployment.name, [one.replica_metadata for one in replicas])
+        reported = [(one.replica_metadata, one.routing_stats) for one in replicas]
+        MEMBERSHIP.publish(deployment.app_name, deployment.name, reported)
 
     async def choose_replicas(
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None

@@ -14,6 +14,7 @@ from typing import Any, Literal
 __all__ = ["MEMBERSHIP", "Membership", "ReplicaRecord", "Role"]
 
 Role = Literal["verifier", "drafter"]
+Stats = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,17 @@ class Membership:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._records: dict[tuple[str, str], tuple[ReplicaRecord, ...]] = {}
+        self._records: dict[tuple[str, str], tuple[tuple[ReplicaRecord, Stats], ...]] = {}
 
-    def publish(self, application: str, deployment: str, metadata: Iterable[Mapping[str, Any]]) -> None:
-        """Replace what is known of one deployment."""
-        found = (ReplicaRecord.from_metadata(one) for one in metadata)
-        records = tuple(sorted((one for one in found if one), key=lambda one: one.replica_id))
+    def publish(self, application: str, deployment: str, replicas: Iterable[tuple[Mapping[str, Any], Stats]]) -> None:
+        """Replace what is known of one deployment: metadata and routing statistics of each live replica."""
+        found = [(ReplicaRecord.from_metadata(metadata), dict(stats)) for metadata, stats in replicas]
+        known = [(record, stats) for record, stats in found if record is not None]
+        known.sort(key=lambda pair: pair[0].replica_id)
         with self._lock:
-            self._records[application, deployment] = records
+            self._records[application, deployment] = tuple(known)
 
-    def records(self, application: str, deployment: str) -> tuple[ReplicaRecord, ...]:
+    def records(self, application: str, deployment: str) -> tuple[tuple[ReplicaRecord, Stats], ...]:
         """Live replicas of one deployment, in order of replica id; empty while nothing is known."""
         with self._lock:
             return self._records.get((application, deployment), ())

@@ -1,19 +1,10 @@
 """A replica announces its server, passes on health, and drains before it stops."""
 
-from dataclasses import dataclass
-
 import pytest
 
 from cluster.deployments.replica import EngineReplica, drain_budget_s
 from cluster.router.membership import ReplicaRecord
 from workers.core.errors import UnavailableError
-
-
-@dataclass(frozen=True)
-class FakeInfo:
-    model: str = "tiny"
-    model_fingerprint: str = "f"
-    tokenizer_hash: str = "t"
 
 
 class FakeServer:
@@ -37,8 +28,8 @@ class FakeServer:
         if not self.healthy:
             raise UnavailableError("the engine has stopped")
 
-    def info(self) -> FakeInfo:
-        return FakeInfo()
+    def info(self) -> dict[str, object]:
+        return {"model": "tiny", "model_fingerprint": "f", "tokenizer_hash": "t", "vocab_size": 64}
 
 
 class FakeReplica(EngineReplica):
