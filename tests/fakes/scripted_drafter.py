@@ -156,6 +156,10 @@ class ScriptedDrafter(draft_pb2_grpc.DraftServiceServicer):
             turn[commit.session_id] = session
         for closes in frame.closes:
             self.closes.append(closes.session_id)
+            known = sessions.get(closes.session_id)
+            if known is None or known.epoch != closes.epoch:
+                self.violations.append(f"a close for an unknown session: {closes}")
+                continue
             sessions.pop(closes.session_id, None)
             turn.pop(closes.session_id, None)
         return [session for session in turn.values() if not session.paused]

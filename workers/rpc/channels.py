@@ -21,6 +21,8 @@ class RpcOptions:
 
     max_message_bytes: int = 64 * MIB
     max_reconnect_backoff_ms: int = 1000
+    connect_timeout_ms: int = 2000
+    own_connection: bool = False  # True: do not share the connection (and its backoff) of other channels
     keepalive_time_ms: int = 10_000  # a peer that vanished without a word is noticed after this ...
     keepalive_timeout_ms: int = 5_000  # ... and this
 
@@ -40,9 +42,10 @@ class RpcOptions:
         return [
             *self._common,
             ("grpc.initial_reconnect_backoff_ms", min(100, self.max_reconnect_backoff_ms)),
-            ("grpc.min_reconnect_backoff_ms", min(100, self.max_reconnect_backoff_ms)),
+            ("grpc.min_reconnect_backoff_ms", self.connect_timeout_ms),  # gRPC's name for it
             ("grpc.max_reconnect_backoff_ms", self.max_reconnect_backoff_ms),
             ("grpc.enable_http_proxy", 0),  # replicas talk to each other directly
+            ("grpc.use_local_subchannel_pool", int(self.own_connection)),
         ]
 
     @property

@@ -1,0 +1,49 @@
+"""Cutting proposals to size without making them inexact.
+
+Under the rule `rejection` the children of a node were drawn one after another
+without replacement, and verification tries them in that order. Dropping the
+*last* children of a node, whole subtrees, or the part of a tree beside a
+committed path leaves every remaining node correctly distributed; dropping a
+child from the middle would not.
+"""
+
+from collections.abc import Sequence
+
+from workers.core.proposal import Proposal, TreeBudget
+from workers.core.token_tree import ROOT
+
+__all__ = ["fit", "reroot"]
+
+
+def reroot(proposal: Proposal, tokens: Sequence[int]) -> Proposal | None:
+    """The part below the path `tokens`, which were committed after `base_len`; None if they leave the tree."""
+    if not tokens:
+        return proposal
+    tree, node = proposal.tree, ROOT
+    for token in tokens:
+        child = tree.child_with_token(node, token)
+        if child is None:
+            return None
+        node = child
+    below, kept = tree.below(node)
+    index = {node: ROOT} | {old: new for new, old in enumerate(kept)}
+    distributions = {
+        index[n]: d for n, d in proposal.distributions.items() if n in index and index[n] in below.children
+    }
+    return Proposal(proposal.base_len + len(tokens), below, distributions)
+
+
+def fit(proposal: Proposal, budget: TreeBudget) -> Proposal:
+    """The part within `budget`: at most `max_width` children of a node (the first ones), then depth and nodes."""
+    tree = proposal.tree
+    keep: set[int] = {ROOT}
+    for node, parent in enumerate(tree.parent_indices):  # parents come first
+        if parent in keep and node in tree.children[parent][: budget.max_width]:
+            keep.add(node)
+    kept = sorted(keep - {ROOT})
+    if len(kept) < len(tree):
+        narrow = tree.select(kept)
+        index = {ROOT: ROOT} | {old: new for new, old in enumerate(kept)}
+        distributions = {index[n]: d for n, d in proposal.distributions.items() if n in index}
+        proposal = Proposal(proposal.base_len, narrow, distributions)
+    return proposal.prefix(budget)

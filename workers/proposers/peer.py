@@ -1,0 +1,80 @@
+"""One drafter, as the engine's thread sees it: its state, its sessions and the frame being gathered for it."""
+
+import asyncio
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from outrider.v1 import draft_pb2 as pb
+
+from workers.proposers.counters import LinkState, LinkStatus
+from workers.proposers.draft_link import DraftLink
+from workers.rpc.handshake import DrafterIdentity
+
+__all__ = ["Peer"]
+
+SMOOTHING = 0.1
+
+
+@dataclass(eq=False)
+class Peer:
+    link: DraftLink
+    loop: asyncio.AbstractEventLoop
+    running: "Future[None]"
+    created_s: float
+    last_used_s: float
+    state: LinkState = LinkState.CONNECTING
+    generation: int = 0
+    drafter: DrafterIdentity | None = None
+    sessions: set[int] = field(default_factory=set)
+    strikes: int = 0  # waits in vain since it last sent anything
+    response_s: float | None = None
+    frame: pb.VerifierFrame = field(default_factory=pb.VerifierFrame)
+
+    @property
+    def address(self) -> str:
+        return self.link.address
+
+    def room_for(self, num_tokens: int) -> bool:
+        """Whether it is connected and may be given one more session of that length."""
+        if self.state is not LinkState.UP or self.drafter is None:
+            return False
+        fits = not self.drafter.context_length or num_tokens < self.drafter.context_length
+        return fits and len(self.sessions) < self.drafter.max_sessions
+
+    def up(self, generation: int, drafter: DrafterIdentity) -> None:
+        self.state, self.generation, self.drafter = LinkState.UP, generation, drafter
+
+    def down(self, *, barred: bool) -> set[int]:
+        """Mark it as gone; the sessions that it had."""
+        self.state = LinkState.BARRED if barred else LinkState.DOWN
+        self.frame = pb.VerifierFrame()
+        lost, self.sessions = self.sessions, set()
+        return lost
+
+    def record_response(self, took_s: float | None) -> None:
+        if took_s is not None:
+            self.response_s = (
+                took_s if self.response_s is None else (SMOOTHING * took_s + (1 - SMOOTHING) * self.response_s)
+            )
+
+    def send(self) -> bool:
+        """Hand the gathered frame to the event loop; False when there is nothing to send."""
+        if not (self.frame.opens or self.frame.commits or self.frame.closes):
+            return False
+        self.loop.call_soon_threadsafe(self.link.enqueue, self.generation, self.frame)
+        self.frame = pb.VerifierFrame()
+        return True
+
+    def stop(self) -> None:
+        self.running.cancel()
+
+    def status(self, *, silent: bool) -> LinkStatus:
+        return LinkStatus(
+            address=self.address,
+            state=self.state,
+            drafter_id=self.drafter.drafter_id if self.drafter else "",
+            incarnation=self.drafter.incarnation if self.drafter else 0,
+            sessions=len(self.sessions),
+            silent=silent,
+            response_ms=None if self.response_s is None else 1000 * self.response_s,
+        )
