@@ -1,0 +1,211 @@
+"""One answer: runs it on a verifier, and goes on with another one when that is lost."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import grpc
+from outrider.v1 import common_pb2, generation_pb2, verifier_pb2
+
+from cluster.config.gateway import GatewayConfig
+from cluster.gateway.admission import AdmittedRequest
+from cluster.gateway.answer_stats import AnswerStats
+from cluster.gateway.directory import ReplicaState
+from cluster.gateway.progress import AnswerProgress, Ending
+from cluster.gateway.replica_pool import ReplicaPool, replica_key
+from workers.core.errors import DeadlineError, OverloadedError, UnavailableError
+from workers.core.request import DrafterEndpoint, FinishReason
+from workers.rpc import convert
+from workers.rpc.errors import from_rpc_error
+
+__all__ = ["Answer", "AnswerContext"]
+
+# The verifier, or the way to it, is gone: the answer goes on elsewhere. Everything else would fail there as well.
+LOST = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.ABORTED,
+        grpc.StatusCode.DATA_LOSS,
+    }
+)
+AVOID_LOST_S = 1.0  # a dead replica has left the directory by then; one that lives deserves another try
+DEADLINE_GRACE_S = 0.5  # the verifier ends an answer in time itself; this is for one that does not
+
+VerifierMessage = verifier_pb2.VerifierGenerateResponse
+VerifierCall: TypeAlias = "grpc.aio.UnaryStreamCall[verifier_pb2.VerifierGenerateRequest, VerifierMessage]"
+
+
+class _VerifierLostError(Exception):
+    """This verifier cannot go on with the answer; another may."""
+
+
+@dataclass(frozen=True)
+class AnswerContext:
+    """What all answers of one request share."""
+
+    request: AdmittedRequest
+    pool: ReplicaPool
+    config: GatewayConfig
+    tokenizer_hash: str
+    clock: Callable[[], float]
+    deadline_at: float | None  # on the clock
+
+    def remaining_s(self) -> float | None:
+        return None if self.deadline_at is None else self.deadline_at - self.clock()
+
+
+class Answer:
+    """Streams the messages of answer `index`: deltas, then one `finished`."""
+
+    def __init__(self, context: AnswerContext, index: int, seed: int, progress: AnswerProgress) -> None:
+        self._context = context
+        self._index = index
+        self._seed = seed
+        self._progress = progress
+        self._stats = AnswerStats(
+            context.clock,
+            prompt_tokens=len(context.request.prompt_token_ids),
+            seed=seed,
+            resumed_tokens=progress.resumed_tokens,
+        )
+        self._avoid_until: dict[tuple[str, int], float] = {}
+
+    async def messages(self) -> AsyncGenerator[generation_pb2.GenerateResponse, None]:
+        """Raises what a verifier refuses the request with; `UnavailableError` when none is left."""
+        progress = self._progress
+        if progress.resumed_text:
+            yield self._delta((), progress.resumed_text, ())
+        last: _VerifierLostError | None = None
+        for _ in range(self._context.config.max_attempts):
+            if progress.ending is not None:
+                break
+            try:
+                async with aclosing(self._attempt()) as deltas:
+                    async for delta in deltas:
+                        yield delta
+            except _VerifierLostError as lost:
+                last = lost
+        if progress.ending is None:
+            attempts = self._context.config.max_attempts
+            raise UnavailableError(f"gave up after {attempts} verifiers; the last one: {last}") from last
+        tail = progress.finish()
+        if tail:
+            yield self._delta((), tail, ())
+        yield self._finished(progress.ending)
+
+    async def _attempt(self) -> AsyncGenerator[generation_pb2.GenerateResponse, None]:
+        """Run on one verifier until the answer ends; `_VerifierLostError` when it is lost on the way."""
+        verifier = await self._choose()
+        if verifier is None:
+            self._progress.ending = Ending(FinishReason.DEADLINE)
+            return
+        pool = self._context.pool
+        drafters = pool.drafters(self._context.tokenizer_hash, self._context.config.drafters_per_request)
+        with pool.occupied(verifier, drafters):
+            call = pool.stub(verifier).Generate(self._submission(drafters))
+            try:
+                while self._progress.ending is None:
+                    message = await self._read(call, verifier)
+                    delta = self._take(message) if message is not None else None
+                    if delta is not None:
+                        yield delta
+            except grpc.aio.AioRpcError as error:
+                self._failed(verifier, error)
+            finally:
+                call.cancel()  # no effect on one that has ended
+                self._stats.lost()
+
+    async def _choose(self) -> ReplicaState | None:
+        """A verifier; None when the deadline passes while there is none."""
+        wait_s = self._context.config.replica_wait_ms / 1e3
+        remaining_s = self._context.remaining_s()
+        in_time = remaining_s is None or remaining_s > wait_s
+        verifier = await self._context.pool.verifier(
+            self._avoid_until, wait_s if in_time or remaining_s is None else max(0.0, remaining_s)
+        )
+        if verifier is None and in_time:
+            raise UnavailableError(f"no verifier is available (waited {wait_s:g} s); try again later")
+        return verifier
+
+    async def _read(self, call: VerifierCall, verifier: ReplicaState) -> VerifierMessage | None:
+        """The next message; None when the deadline passed and the verifier has not noticed."""
+        remaining_s = self._context.remaining_s()
+        timeout_s = None if remaining_s is None else max(0.0, remaining_s) + DEADLINE_GRACE_S
+        try:
+            async with asyncio.timeout(timeout_s):
+                message = await call.read()
+        except TimeoutError:
+            self._progress.ending = Ending(FinishReason.DEADLINE)
+            return None
+        if isinstance(message, VerifierMessage):
+            return message
+        self._avoid(verifier)
+        raise _VerifierLostError(f"{verifier.record.replica_id} ended its stream too early")
+
+    def _take(self, message: VerifierMessage) -> generation_pb2.GenerateResponse | None:
+        """Commit what one step brought; the delta for the client, if there is one."""
+        used, text = self._progress.push(message.token_ids)
+        self._stats.received(len(used))
+        if message.HasField("stats"):
+            self._stats.reported(convert.stats_from_wire(message.stats))
+        reason = convert.finish_reason_from_wire(message.finish_reason)
+        if reason is not None:
+            self._progress.ending = self._progress.ending or Ending(reason, message.stop_string)
+        return self._delta(used, text, message.logprobs[: len(used)]) if used or text else None
+
+    def _failed(self, verifier: ReplicaState, error: grpc.aio.AioRpcError) -> None:
+        """Decide about an RPC that failed: raises unless the deadline explains it."""
+        mapped = from_rpc_error(error)
+        if isinstance(mapped, DeadlineError):
+            self._progress.ending = Ending(FinishReason.DEADLINE)
+            return
+        if error.code() in LOST:
+            self._avoid(verifier)
+        elif isinstance(mapped, OverloadedError):
+            self._avoid(verifier)
+            if not self._context.pool.candidates(self._avoid_until):
+                raise mapped from error
+        else:
+            raise mapped from error
+        raise _VerifierLostError(f"{verifier.record.replica_id} failed with {error.code().name}") from error
+
+    def _avoid(self, verifier: ReplicaState) -> None:
+        self._avoid_until[replica_key(verifier)] = self._context.clock() + AVOID_LOST_S
+
+    def _submission(self, drafters: tuple[DrafterEndpoint, ...]) -> verifier_pb2.VerifierGenerateRequest:
+        request = self._context.request
+        remaining_s = self._context.remaining_s()
+        return verifier_pb2.VerifierGenerateRequest(
+            request_id=request.request_id,
+            prompt_token_ids=request.prompt_token_ids,
+            output_token_ids=self._progress.token_ids,
+            sampling=convert.sampling_to_wire(request.sampling.model_copy(update={"n": 1, "seed": self._seed})),
+            speculation=convert.speculation_to_wire(request.speculation),
+            seed=self._seed,
+            cache_salt=request.cache_salt,
+            deadline_ms=0 if remaining_s is None else max(1, round(1e3 * remaining_s)),
+            drafters=[convert.endpoint_to_wire(drafter) for drafter in drafters],
+        )
+
+    def _delta(
+        self, token_ids: Sequence[int], text: str, logprobs: Sequence[common_pb2.TokenLogprob]
+    ) -> generation_pb2.GenerateResponse:
+        return generation_pb2.GenerateResponse(
+            delta=generation_pb2.GenerationDelta(index=self._index, token_ids=token_ids, text=text, logprobs=logprobs)
+        )
+
+    def _finished(self, ending: Ending) -> generation_pb2.GenerateResponse:
+        stats = self._stats.result(len(self._progress.token_ids))
+        return generation_pb2.GenerateResponse(
+            finished=generation_pb2.GenerationFinished(
+                index=self._index,
+                finish_reason=convert.finish_reason_to_wire(ending.reason),
+                stop_string=ending.stop_string,
+                stats=convert.stats_to_wire(stats),
+            )
+        )

@@ -1,0 +1,196 @@
+"""The gateway's work, independent of how its calls arrive: `grpc_ingress` puts it behind Serve."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+
+import grpc
+from outrider.v1 import generation_pb2 as pb
+from outrider.v1 import verifier_pb2
+
+from cluster.config.gateway import GatewayConfig
+from cluster.gateway.admission import AdmittedRequest, admit, check_message, check_model
+from cluster.gateway.answer import Answer, AnswerContext
+from cluster.gateway.directory import ReplicaDirectory, ReplicaState
+from cluster.gateway.merge import merged
+from cluster.gateway.model_info import ModelInfo
+from cluster.gateway.progress import AnswerProgress
+from cluster.gateway.replica_pool import ReplicaPool
+from workers.core.errors import IncompatibleError, InvalidRequestError, OverloadedError, UnavailableError
+from workers.core.seeds import derive_seed
+from workers.rpc.channels import RpcOptions
+from workers.text.chat_template import Message
+from workers.text.tokenizer import Tokenizer
+
+__all__ = ["GatewayService"]
+
+INFO_TIMEOUT_S = 2.0
+LONG_PROMPT = 16_384  # characters; longer ones are tokenised beside the event loop
+
+
+class GatewayService:
+    """Belongs to one event loop. Methods raise `OutriderError`s; closing a stream cancels its work at once."""
+
+    def __init__(
+        self,
+        *,
+        config: GatewayConfig,
+        model_name: str,
+        tokenizer: Tokenizer,
+        directory: ReplicaDirectory,
+        version: str,
+        clock: Callable[[], float],
+        rng: random.Random,
+        options: RpcOptions | None = None,
+    ) -> None:
+        """`clock` in seconds, monotonic; `rng` draws seeds and request ids: `random.SystemRandom()` in production."""
+        self._config = config
+        self._model_name = model_name
+        self._tokenizer = tokenizer
+        self._directory = directory
+        self._version = version
+        self._clock = clock
+        self._rng = rng
+        self._pool = ReplicaPool(directory, clock=clock, rng=rng, options=options)
+        self._model: ModelInfo | None = None
+        self._active = 0
+
+    @property
+    def active_requests(self) -> int:
+        return self._active
+
+    async def close(self) -> None:
+        """Close the connections; streams that still run end with `UnavailableError`."""
+        await self._pool.close()
+
+    async def generate(self, message: pb.GenerateRequest) -> AsyncGenerator[pb.GenerateResponse, None]:
+        """Messages as proto/outrider/v1/generation.proto describes them."""
+        deadline_at = self._clock() + message.deadline_ms / 1e3 if message.deadline_ms else None
+        with self._counted():
+            check_message(message, self._config)
+            model = await self.model()
+            check_model(message.model, model)
+            prompt = await self._prompt_tokens(message)
+            request = admit(message, prompt, model=model, config=self._config, rng=self._rng)
+            answers = self._answers(request, model, deadline_at)
+            yield pb.GenerateResponse(
+                started=pb.GenerationStarted(
+                    request_id=request.request_id, model=model.name, seed=request.seed, prompt_tokens=len(prompt)
+                )
+            )
+            try:
+                async with aclosing(merged([answer.messages() for answer in answers])) as responses:
+                    async for response in responses:
+                        yield response
+            finally:
+                await self._pool.forget_gone()
+
+    async def count_tokens(self, message: pb.CountTokensRequest) -> pb.CountTokensResponse:
+        check_message(message, self._config)
+        prompt = await self._prompt_tokens(message)
+        return pb.CountTokensResponse(prompt_tokens=len(prompt), token_ids=prompt)
+
+    async def get_model_info(self, message: pb.GetModelInfoRequest) -> pb.GetModelInfoResponse:
+        return (await self.model()).to_wire()
+
+    async def get_server_info(self, message: pb.GetServerInfoRequest) -> pb.GetServerInfoResponse:
+        """Verifiers are asked for their load; one that does not answer is shown with what is known of it."""
+        verifiers = await asyncio.gather(*(self._verifier_info(one) for one in self._directory.verifiers()))
+        drafters = [_replica_info(one) for one in self._directory.drafters()]
+        return pb.GetServerInfoResponse(version=self._version, replicas=[*verifiers, *drafters])
+
+    async def model(self) -> ModelInfo:
+        """The served model, asked of a verifier at the first call; `UnavailableError` while there is none."""
+        if self._model is not None:
+            return self._model
+        verifier = await self._pool.verifier({}, self._config.replica_wait_ms / 1e3)
+        if verifier is None:
+            raise UnavailableError("no verifier is available yet; try again later")
+        try:
+            info = await self._ask(verifier)
+        except grpc.aio.AioRpcError as error:
+            raise UnavailableError(
+                f"verifier {verifier.record.replica_id} does not answer: {error.code().name}"
+            ) from error
+        if info.tokenizer_hash != self._tokenizer.tokenizer_hash:
+            raise IncompatibleError(
+                f"the gateway's tokenizer ({self._tokenizer.tokenizer_hash}) is not that of the target model "
+                f"{info.model!r} ({info.tokenizer_hash}); both must be loaded from the same model"
+            )
+        self._model = ModelInfo.from_wire(self._model_name, info)
+        return self._model
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        limit = self._config.max_concurrent_requests
+        if self._active >= limit:
+            raise OverloadedError(f"this gateway has {limit} requests in progress, its limit; try again later")
+        self._active += 1
+        try:
+            yield
+        finally:
+            self._active -= 1
+
+    def _answers(self, request: AdmittedRequest, model: ModelInfo, deadline_at: float | None) -> list[Answer]:
+        """One for each that the client does not have completely."""
+        context = AnswerContext(
+            request, self._pool, self._config, self._tokenizer.tokenizer_hash, self._clock, deadline_at
+        )
+        wanted = [i for i in range(request.sampling.n) if not (i in request.resume and request.resume[i].finished)]
+        eos = self._tokenizer.eos_token_ids
+        return [
+            Answer(context, i, derive_seed(request.seed, i), AnswerProgress(request, self._tokenizer, eos, i))
+            for i in wanted
+        ]
+
+    async def _prompt_tokens(self, message: pb.GenerateRequest | pb.CountTokensRequest) -> list[int]:
+        """`InvalidRequestError` for an empty prompt, an unknown role, or none at all."""
+        if isinstance(message, pb.GenerateRequest) and message.WhichOneof("prompt") == "tokens":
+            if not message.tokens.token_ids:
+                raise InvalidRequestError("prompt: the list of tokens is empty; at least one token is needed")
+            return list(message.tokens.token_ids)
+        match message.WhichOneof("prompt"):
+            case "text":
+                text = message.text
+                return await _beside_loop_if_long(len(text), lambda: self._tokenizer.encode(text))
+            case "chat":
+                chat = [Message(one.role, one.content) for one in message.chat.messages]
+                length = sum(len(one.content) for one in chat)
+                return await _beside_loop_if_long(length, lambda: self._tokenizer.encode_chat(chat))
+        allowed = "text, chat or tokens" if isinstance(message, pb.GenerateRequest) else "text or chat"
+        raise InvalidRequestError(f"prompt: none is given; one of {allowed} is needed")
+
+    async def _ask(self, verifier: ReplicaState) -> verifier_pb2.VerifierGetInfoResponse:
+        return await self._pool.stub(verifier).GetInfo(verifier_pb2.VerifierGetInfoRequest(), timeout=INFO_TIMEOUT_S)
+
+    async def _verifier_info(self, verifier: ReplicaState) -> pb.ReplicaInfo:
+        shown = _replica_info(verifier)
+        try:
+            info = await self._ask(verifier)
+        except grpc.aio.AioRpcError:
+            return shown
+        shown.running_requests = info.running_requests
+        shown.waiting_requests = info.waiting_requests
+        shown.total_kv_blocks = info.total_kv_blocks
+        shown.free_kv_blocks = info.free_kv_blocks
+        return shown
+
+
+async def _beside_loop_if_long(length: int, encode: Callable[[], list[int]]) -> list[int]:
+    return await asyncio.to_thread(encode) if length > LONG_PROMPT else encode()
+
+
+def _replica_info(state: ReplicaState) -> pb.ReplicaInfo:
+    record, load = state.record, state.load
+    return pb.ReplicaInfo(
+        role=record.role,
+        replica_id=record.replica_id,
+        address=record.address,
+        incarnation=record.incarnation,
+        model=record.model,
+        running_requests=load.running_requests,
+        waiting_requests=load.waiting_requests,
+        total_kv_blocks=load.total_kv_blocks,
+        free_kv_blocks=load.free_kv_blocks,
+    )
