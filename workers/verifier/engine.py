@@ -136,6 +136,11 @@ class VerifierEngine:
         return self._kv_cache.num_free_blocks
 
     @property
+    def kv_memory_bytes(self) -> int:
+        """Size of the K/V pool; it never changes."""
+        return self._step.kv_memory_bytes
+
+    @property
     def is_idle(self) -> bool:
         return not self._states
 

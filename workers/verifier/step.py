@@ -48,6 +48,10 @@ class VerifyStep:
         self._kv_cache = kv_cache
         self._storage = storage
 
+    @property
+    def kv_memory_bytes(self) -> int:
+        return self._storage.num_bytes
+
     def run(self, scheduled: Sequence[ScheduledRequest]) -> list[StepResult]:
         """Forward, verify and commit; requests in the middle of their prefill have no result."""
         logits = self._runner.forward([_chunk(item) for item in scheduled])
