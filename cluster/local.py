@@ -17,7 +17,7 @@ import psutil
 if TYPE_CHECKING:
     from ray.serve.schema import ServeDeploySchema
 
-__all__ = ["LocalCluster", "StartError", "free_port", "prepare_environment"]
+__all__ = ["LocalCluster", "StartError", "free_port", "prepare_environment", "tcp_port_is_free"]
 
 OBJECT_STORE_BYTES = 100 * 2**20
 POLL_S = 0.25
@@ -60,15 +60,23 @@ class LocalCluster:
     A context manager: `stop` also runs on errors and on Ctrl-C.
     """
 
-    def __init__(self, *, address: str | None = None, num_cpus: int | None = None, log: Report) -> None:
-        """`address`: of a running Ray ("auto" finds a local one); None starts a private one with `num_cpus`."""
+    def __init__(self, *, address: str | None = None, num_cpus: int | None = None, log: Report | None = None) -> None:
+        """`address`: of a running Ray ("auto" finds a local one); None starts a private one with `num_cpus`.
+
+        `log` gets a line whenever something new is going on; it may be replaced at any time.
+        """
         self._address = address
         self._num_cpus = num_cpus
-        self._log = log
+        self.log: Report = log or (lambda text: None)
         self._applications: list[str] = []
         self._connected = False
         self._started_serve = False
         self.grpc_port = 0
+
+    @property
+    def private(self) -> bool:
+        """Whether Ray itself is started and stopped here."""
+        return self._address is None
 
     def __enter__(self) -> Self:
         return self
@@ -80,13 +88,12 @@ class LocalCluster:
 
     def start_ray(self) -> None:
         """Start or join Ray. Raises `StartError` when there is none at the address."""
-        private = self._address is None
-        prepare_environment(os.environ, private=private)
+        prepare_environment(os.environ, private=self.private)
         import ray
 
         options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
-        if private:
-            self._log("Starting Ray on this machine")
+        if self.private:
+            self.log("Starting Ray on this machine")
             options |= {
                 "address": "local",
                 "num_cpus": self._num_cpus,
@@ -95,7 +102,7 @@ class LocalCluster:
                 "object_store_memory": OBJECT_STORE_BYTES,
             }
         else:
-            self._log(f"Joining Ray at {self._address}")
+            self.log(f"Joining Ray at {self._address}")
             options["address"] = self._address
         try:
             ray.init(**options)
@@ -113,7 +120,7 @@ class LocalCluster:
         from ray.serve.context import _get_global_client
 
         self._started_serve = _get_global_client(raise_if_no_controller_running=False) is None
-        self._log("Starting Ray Serve" if self._started_serve else "Ray Serve already runs: keeping its ports")
+        self.log("Starting Ray Serve" if self._started_serve else "Ray Serve already runs: keeping its ports")
         serve.start(
             proxy_location=config.proxy_location,
             http_options=config.http_options.model_dump(),
@@ -140,12 +147,26 @@ class LocalCluster:
                 reason = failure_of(state)
                 if reason is not None:
                     raise StartError(reason)
-                self._log(f"Starting replicas: {replica_counts(state)}")
+                self.log(f"Starting replicas: {replica_counts(state)}")
             running = len(states) == len(self._applications) and all(one.status == "RUNNING" for one in states)
             if running and port_answers(self.grpc_port):
                 return
             time.sleep(POLL_S)
         raise StartError(f"the application did not become ready within {timeout_s:.0f} s")
+
+    def replica_counts(self) -> str:
+        """For progress displays: `Gateway 1/1, TargetVerifier 0/1`."""
+        from ray import serve
+
+        applications = serve.status().applications
+        return ", ".join(replica_counts(applications[name]) for name in self._applications if name in applications)
+
+    def leave(self) -> None:
+        """Disconnect and leave what was deployed running."""
+        import ray
+
+        self._connected = False
+        ray.shutdown()
 
     def stop(self) -> None:
         """Undo `deploy` and `start_ray`. Returns when the processes are gone; may be called again."""
@@ -154,9 +175,9 @@ class LocalCluster:
         import ray
         from ray import serve
 
-        children = _children() if self._address is None else []
+        children = _children() if self.private else []
         self._connected = False
-        self._log("Stopping")
+        self.log("Stopping")
         if self._started_serve:
             serve.shutdown()
         else:
@@ -176,7 +197,7 @@ def failure_of(state: Any) -> str | None:
 
 
 def replica_counts(state: Any) -> str:
-    """For the progress display: `Gateway 1/1, TargetVerifier 0/1`."""
+    """How many replicas of each deployment run, of how many that exist."""
     counts = []
     for name, deployment in state.deployments.items():
         replicas = {str(key.value): count for key, count in deployment.replica_states.items()}
@@ -188,6 +209,17 @@ def last_line(text: str) -> str:
     """The line of a traceback that says what happened."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return next((line for line in reversed(lines) if "Error:" in line), lines[-1] if lines else "no message")
+
+
+def tcp_port_is_free(port: int) -> bool:
+    """Whether a server could listen on it, on all interfaces as Serve's gRPC proxy does."""
+    with socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+        return True
 
 
 def port_answers(port: int) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from outrider import Client, Generation, GenerationStats, Speculation
+from outrider import ChatMessage, Client, Generation, GenerationStats, Speculation
 from outrider.options import RequestOptions
 from rich.console import Console
 
@@ -73,8 +73,8 @@ def generate(
             "deadline": deadline,
         }
         if chat:
-            options["messages"] = [{"role": "system", "content": system}] if system is not None else []
-            options["messages"].append({"role": "user", "content": prompt})
+            messages = [] if system is None else [ChatMessage("system", system)]
+            options["messages"] = [*messages, ChatMessage("user", prompt)]
         elif system is not None:
             raise fail("--system needs --chat", BAD_INPUT)
         run(target, None if chat else prompt, options, as_json=as_json)

@@ -3,7 +3,7 @@
 import socket
 from dataclasses import dataclass, field
 
-from cluster.local import failure_of, free_port, last_line, port_answers, prepare_environment
+from cluster.local import failure_of, free_port, last_line, port_answers, prepare_environment, tcp_port_is_free
 
 TRACEBACK = """Traceback (most recent call last):
   File "x.py", line 1, in <module>
@@ -68,5 +68,7 @@ def test_other_errors_are_left_to_serves_retries() -> None:
 def test_ports() -> None:
     port = free_port()
     assert not port_answers(port)
+    assert tcp_port_is_free(port)
     with socket.create_server(("127.0.0.1", port)):
         assert port_answers(port)
+        assert not tcp_port_is_free(port)

@@ -1,0 +1,85 @@
+"""The ingress deployment: gRPC methods for clients, streams to the verifiers' own servers."""
+
+import logging
+import random
+import time
+from importlib.metadata import version
+
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+
+from cluster.config.gateway import GatewayConfig
+from cluster.gateway.grpc_ingress import GrpcIngress
+from cluster.gateway.service import GatewayService
+from cluster.router.directory import MembershipDirectory
+from cluster.router.membership import MEMBERSHIP
+from workers.core.errors import ConfigurationError
+from workers.text.tokenizer import Tokenizer
+
+__all__ = ["Gateway", "check_tokenizers"]
+
+HEALTH_PATH = "/healthz"
+
+logger = logging.getLogger("ray.serve")
+
+
+class Gateway(GrpcIngress):
+    """Wraps `GatewayService`. The handles are never called: their routers tell this process who lives."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        model_name: str,
+        target_model: str,
+        draft_model: str | None,
+        verifiers: DeploymentHandle,
+        drafters: DeploymentHandle | None,
+    ) -> None:
+        """`target_model`, `draft_model`: where their tokenizers are."""
+        tokenizer = Tokenizer.load(target_model)
+        if draft_model is not None:
+            check_tokenizers(target_model, tokenizer, draft_model, Tokenizer.load(draft_model))
+        # A router exists, and hears of replicas, from the first `options` of a handle on.
+        self._handles = [one.options() for one in (verifiers, drafters) if one is not None]
+        self._directory = MembershipDirectory(
+            MEMBERSHIP,
+            serve.get_replica_context().app_name,
+            verifiers.deployment_name,
+            drafters.deployment_name if drafters is not None else None,
+        )
+        self.service = GatewayService(
+            config=config,
+            model_name=model_name,
+            tokenizer=tokenizer,
+            directory=self._directory,
+            version=version("outrider-server"),
+            clock=time.monotonic,
+            rng=random.SystemRandom(),
+        )
+
+    async def __call__(self, request: Request) -> PlainTextResponse:
+        """HTTP: /healthz says whether requests can be answered."""
+        if not request.url.path.endswith(HEALTH_PATH):
+            return PlainTextResponse(f"only {HEALTH_PATH} is served over HTTP; the API is gRPC\n", status_code=404)
+        ready = bool(self._directory.verifiers())
+        return PlainTextResponse("ok\n" if ready else "no verifier is available\n", status_code=200 if ready else 503)
+
+    async def check_health(self) -> None:
+        """Answers at all: Serve notices a blocked event loop by the missing answer."""
+
+    async def __del__(self) -> None:
+        """Serve has waited for the requests, which it counts itself."""
+        service = getattr(self, "service", None)
+        if service is not None:
+            await service.close()
+
+
+def check_tokenizers(target_model: str, target: Tokenizer, draft_model: str, draft: Tokenizer) -> None:
+    """Raise `ConfigurationError` unless the draft speaks the target's tokens."""
+    if target.tokenizer_hash != draft.tokenizer_hash:
+        raise ConfigurationError(
+            f"the tokenizers of target {target_model!r} ({target.vocab_size} tokens) and draft {draft_model!r} "
+            f"({draft.vocab_size} tokens) differ; a draft model needs exactly the target's tokenizer"
+        )
