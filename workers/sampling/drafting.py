@@ -1,0 +1,82 @@
+"""How a drafter chooses the children of a node, and how likely it thinks each of them survives.
+
+Log probabilities come from `LogitsProcessor`, so that the draft follows the same temperature, filters and penalties as
+the target. Survival estimates are conditional on the parent being accepted; the verifier calibrates them online.
+"""
+
+from bisect import bisect_right
+from itertools import accumulate
+
+import torch
+
+from workers.core.proposal import DraftDistribution
+from workers.sampling.filters import top_tokens
+from workers.sampling.noise import derive_seed, uniform
+
+__all__ = ["coupled_children", "sample_children"]
+
+# Drafters draw under a seed of their own: never the verifier's numbers.
+_DRAFTER = 0xD1B54A32D192ED03
+# Measured, see `sample_children`.
+_REFUSAL_WEIGHT = 0.5
+
+
+def coupled_children(
+    draft_log_probs: torch.Tensor, noise: torch.Tensor | None, width: int
+) -> tuple[list[int], list[float]]:
+    """Children under rule `coupled`: the top `width` tokens of log draft_probs + noise (None = greedy), best first.
+
+    `draft_log_probs`, `noise`: float32 [vocab]; at temperature 0 the former may be unnormalised. Returns token ids and
+    survival estimates: the softmax of the noisy scores. Dropped tokens (-inf) never become children.
+    """
+    _check_width(width)
+    scores = draft_log_probs if noise is None else draft_log_probs + noise
+    best = top_tokens(scores, width)
+    survival = (scores[best] - scores.logsumexp(0)).exp()
+    return best.tolist(), survival.tolist()
+
+
+def sample_children(
+    draft_log_probs: torch.Tensor, width: int, seed: int, position: int, node_salt: int, truncate_to: int = 64
+) -> tuple[list[int], DraftDistribution, list[float]]:
+    """Children under rule `rejection`: `width` draws without replacement, in the order drawn.
+
+    They are drawn from the returned distribution: the `truncate_to` best tokens, renormalised and rounded to float32,
+    which is exactly what goes over the wire. `node_salt` (any integer) tells the nodes of one depth apart.
+
+    The survival estimate of a child looks at the distribution and at its elder siblings, never at the drawn token
+    itself, so that a tree may be cut by it without losing exactness (see `rejection.py`).
+    """
+    _check_width(width)
+    best = top_tokens(draft_log_probs, truncate_to)
+    probs = draft_log_probs[best].softmax(0)
+    listed = {t: p for t, p in zip(best.tolist(), probs.tolist(), strict=True) if p > 0.0}
+    draft_seed = derive_seed(seed ^ _DRAFTER, node_salt)
+    drawn: list[int] = []
+    survival: list[float] = []
+    left, unclaimed = dict(listed), 1.0
+    while left and len(drawn) < width:
+        acceptance = _acceptance(left)
+        survival.append(unclaimed * acceptance)
+        unclaimed *= 1.0 - acceptance
+        drawn.append(_draw(left, uniform(draft_seed, position, 1 + len(drawn))))
+        del left[drawn[-1]]
+    return drawn, DraftDistribution(tuple(listed), tuple(listed.values())), survival
+
+
+def _draw(probs: dict[int, float], uniform_number: float) -> int:
+    """A token of an unnormalised distribution, by inversion."""
+    tokens = list(probs)
+    cumulative = list(accumulate(probs.values()))
+    return tokens[min(bisect_right(cumulative, uniform_number * cumulative[-1]), len(tokens) - 1)]
+
+
+def _acceptance(probs: dict[int, float]) -> float:
+    """Estimated probability that a draw from the draft is accepted: 1 when it is certain, less the flatter it is."""
+    collision = sum(p * p for p in probs.values()) / sum(probs.values()) ** 2
+    return 1.0 - _REFUSAL_WEIGHT * (1.0 - collision)
+
+
+def _check_width(width: int) -> None:
+    if width < 1:
+        raise ValueError(f"width must be at least 1, not {width}")

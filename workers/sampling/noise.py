@@ -1,0 +1,117 @@
+"""Counter-based noise: the same numbers in every process and on every device, without exchanging any.
+
+`_key` folds (seed, position, stream) into 64 bits with the splitmix64 finaliser, in host integers. A vector of
+counters (token ids) is then hashed under that key in 32-bit integer arithmetic only, so that any language or device
+reproduces it; products wrap, shifts are logical:
+
+    h = counter ^ low32(key)
+    h = (h ^ h >> 16) * 0x21f0aaad
+    h = ((h ^ h >> 15) ^ high32(key)) * 0x735a2d97
+    h = h ^ h >> 15
+    u = (h + 0.5) / 2^32                       float64, in (0, 1)
+    gumbel = float32(-log(-log(u)))            both logarithms in float64
+
+The second half of the key enters in the middle: without it, the noise of two positions whose keys differ in low bits
+only would be a permutation of each other. Sources: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"
+(counter-based generators); Steele et al., "Fast splittable pseudorandom number generators" (splitmix64); Wellons,
+"Prospecting for hash functions" (shifts and factors of the 32-bit hash).
+"""
+
+from collections import OrderedDict
+
+import torch
+
+__all__ = ["NoiseCache", "derive_seed", "gumbel_noise", "gumbel_noise_of", "uniform"]
+
+_MASK64 = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_NOISE_STREAM = 0
+
+
+def gumbel_noise(seed: int, position: int, vocab_size: int, device: torch.device | str = "cpu") -> torch.Tensor:
+    """Gumbel(0, 1) noise of every token at `position` (index of the token in prompt + output). float32 [vocab]."""
+    return _gumbel(_key(seed, position, _NOISE_STREAM), torch.arange(vocab_size, dtype=torch.int32, device=device))
+
+
+def gumbel_noise_of(seed: int, position: int, token_ids: torch.Tensor) -> torch.Tensor:
+    """The entries of `gumbel_noise` that belong to `token_ids`, integer [n]. float32 [n]."""
+    return _gumbel(_key(seed, position, _NOISE_STREAM), token_ids.to(torch.int32, copy=True))
+
+
+def uniform(seed: int, position: int, stream: int) -> float:
+    """A number in (0, 1) with 48 random bits; independent of the Gumbel noise and of every other `stream` (>= 1)."""
+    if stream == _NOISE_STREAM:
+        raise ValueError("stream 0 is the Gumbel noise's; use streams from 1")
+    return ((_mix64(_key(seed, position, stream) ^ _GOLDEN) >> 16) + 0.5) * 2.0**-48
+
+
+def derive_seed(seed: int, index: int) -> int:
+    """Seed of answer `index` of a request with n > 1. Answer 0 keeps the request's own."""
+    return seed if index == 0 else _mix64(_mix64(seed) + index * _GOLDEN)
+
+
+class NoiseCache:
+    """Noise of one request's last few positions: all nodes of one depth of a tree share it."""
+
+    def __init__(self, seed: int, vocab_size: int, device: torch.device | str = "cpu", capacity: int = 8) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity must be at least 1, not {capacity}")
+        self.seed = seed
+        self.vocab_size = vocab_size
+        self.device = device
+        self._capacity = capacity
+        self._noise: OrderedDict[int, torch.Tensor] = OrderedDict()
+
+    def at(self, position: int) -> torch.Tensor:
+        """`gumbel_noise` at `position`, float32 [vocab]; shared, so never changed in place."""
+        noise = self._noise.get(position)
+        if noise is None:
+            noise = self._noise[position] = gumbel_noise(self.seed, position, self.vocab_size, self.device)
+            if len(self._noise) > self._capacity:
+                self._noise.popitem(last=False)
+        return noise
+
+
+def _gumbel(key: int, counters: torch.Tensor) -> torch.Tensor:
+    """Gumbel noise of int32 [n] (overwritten) under a key. float32 [n]."""
+    bits = _hash32(counters, key & 0xFFFFFFFF, key >> 32)
+    # int32 holds the bits of h; flipping the top one makes the signed value h - 2^31.
+    values = bits.bitwise_xor_(-(1 << 31)).to(torch.float64)
+    values.add_((1 << 31) + 0.5).mul_(2.0**-32)
+    return values.log_().neg_().log_().neg_().to(torch.float32)
+
+
+def _key(seed: int, position: int, stream: int) -> int:
+    """64 bits from (seed, position, stream), each an integer in [0, 2^64)."""
+    return _mix64(_mix64(_mix64(seed + _GOLDEN) + position * _GOLDEN + 1) ^ _mix64(stream))
+
+
+def _mix64(value: int) -> int:
+    """The finaliser of splitmix64, a bijection of 64-bit integers."""
+    value &= _MASK64
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK64
+    return value ^ (value >> 31)
+
+
+def _hash32(bits: torch.Tensor, low_key: int, high_key: int) -> torch.Tensor:
+    """The hash of the module docstring, on int32 [n] in place."""
+    scratch = torch.empty_like(bits)
+    bits.bitwise_xor_(_signed(low_key))
+    _xor_shift(bits, 16, scratch)
+    bits.mul_(0x21F0AAAD)
+    _xor_shift(bits, 15, scratch)
+    bits.bitwise_xor_(_signed(high_key)).mul_(0x735A2D97)
+    _xor_shift(bits, 15, scratch)
+    return bits
+
+
+def _xor_shift(bits: torch.Tensor, distance: int, scratch: torch.Tensor) -> None:
+    """bits ^= bits >> distance; the mask makes the arithmetic shift of int32 a logical one."""
+    torch.bitwise_right_shift(bits, distance, out=scratch)
+    bits.bitwise_xor_(scratch.bitwise_and_((1 << (32 - distance)) - 1))
+
+
+def _signed(word: int) -> int:
+    """The int32 with the bits of a 32-bit word."""
+    return word - (1 << 32) if word >= 1 << 31 else word
