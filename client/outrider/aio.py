@@ -5,14 +5,14 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 import grpc
 import grpc.aio
 
 from outrider import wire
 from outrider.channels import DEFAULT_MAX_MESSAGE_BYTES, ChannelPool
-from outrider.client_core import ClientCore, Metadata, StreamCore
+from outrider.client_core import Cancellation, ClientCore, Metadata, StreamCore
 from outrider.errors import OutriderError
 from outrider.failure import ENDED_EARLY, Failure
 from outrider.generation_call import GenerationCall
@@ -24,6 +24,8 @@ from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 
 if TYPE_CHECKING:
     from outrider.v1.generation_pb2_grpc import GenerationServiceAsyncStub
+
+    AsyncPool = ChannelPool[grpc.aio.Channel, GenerationServiceAsyncStub]
 
 __all__ = ["AsyncClient", "AsyncStream"]
 
@@ -69,9 +71,7 @@ class AsyncClient:
         )
         self._credentials = channel_credentials
         self._sleep = sleep
-        self._pool: ChannelPool[grpc.aio.Channel, GenerationServiceAsyncStub] = ChannelPool(
-            self._open_channel, GenerationServiceStub, max_connections=max_connections
-        )
+        self._pool: AsyncPool = ChannelPool(self._open_channel, GenerationServiceStub, max_connections=max_connections)
 
     async def generate(self, prompt: str | None = None, **options: Unpack[RequestOptions]) -> Generation:
         """Generate and wait for the whole answer; see `Client.generate`."""
@@ -136,27 +136,17 @@ class AsyncStream(StreamCore):
         self,
         call: GenerationCall,
         core: ClientCore,
-        pool: "ChannelPool[grpc.aio.Channel, GenerationServiceAsyncStub]",
+        pool: "AsyncPool",
         sleep: Callable[[float], Awaitable[object]],
     ) -> None:
         super().__init__(call)
-        self._core = core
-        self._pool = pool
-        self._sleep = sleep
-        self._rpc: Any = None
-        self._deltas = self._read()
+        self._deltas = _read(call, core, pool, sleep, self._cancellation)
 
     async def result(self) -> Generation:
         """Read to the end and return the whole answer."""
         async for _ in self:
             pass
         return self._call.snapshot()
-
-    def cancel(self) -> None:
-        """End the request here and on the server; a reader gets `outrider.CancelledError`. Not a coroutine."""
-        self._cancelled = True
-        if self._rpc is not None:
-            self._rpc.cancel()
 
     def __aiter__(self) -> Self:
         return self
@@ -167,6 +157,9 @@ class AsyncStream(StreamCore):
             return await anext(self._deltas)
         except OutriderError as error:
             self._fail(error)
+            raise
+        except StopAsyncIteration:
+            self._check_complete()
             raise
 
     async def __aenter__(self) -> Self:
@@ -179,26 +172,34 @@ class AsyncStream(StreamCore):
             self.cancel()
         await self._deltas.aclose()
 
-    async def _read(self) -> AsyncGenerator[Delta, None]:
-        call = self._call
-        while not call.complete:
-            self._check_running(client_closed=self._pool.closed)
-            request, timeout_s = call.begin_attempt()
-            failure = ENDED_EARLY
-            with self._pool.lease() as stub:
-                rpc = self._rpc = stub.Generate(request, timeout=timeout_s, metadata=self._core.metadata)
-                try:
-                    async for response in rpc:
-                        delta = call.receive(response)
-                        if delta is not None:
-                            yield delta
-                except (grpc.RpcError, asyncio.CancelledError) as error:
-                    failure = _failure_of(error)
-                finally:
-                    rpc.cancel()  # does nothing to an RPC that has ended
-            if not call.complete:
-                self._check_running(client_closed=self._pool.closed)
-                await self._sleep(call.delay_after(failure))
+
+async def _read(
+    call: GenerationCall,
+    core: ClientCore,
+    pool: "AsyncPool",
+    sleep: Callable[[float], Awaitable[object]],
+    cancellation: Cancellation,
+) -> AsyncGenerator[Delta, None]:
+    """Run attempts until every answer is there; ends the running RPC when it is closed."""
+    while not call.complete:
+        cancellation.check(client_closed=pool.closed)
+        request, timeout_s = call.begin_attempt()
+        failure = ENDED_EARLY
+        with pool.lease() as stub:
+            rpc = stub.Generate(request, timeout=timeout_s, metadata=core.metadata)
+            try:
+                cancellation.attach(rpc)
+                async for response in rpc:
+                    delta = call.receive(response)
+                    if delta is not None:
+                        yield delta
+            except (grpc.RpcError, asyncio.CancelledError) as error:
+                failure = _failure_of(error)
+            finally:
+                rpc.cancel()  # does nothing to an RPC that has ended
+        if not call.complete:
+            cancellation.check(client_closed=pool.closed)
+            await sleep(call.delay_after(failure))
 
 
 def _failure_of(error: grpc.RpcError | asyncio.CancelledError) -> Failure:

@@ -13,8 +13,9 @@ __all__ = ["DEFAULT_MAX_MESSAGE_BYTES", "STREAMS_PER_CONNECTION", "ChannelPool",
 DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 # HAProxy (Ray Serve's ingress) allows 100 concurrent streams on a connection; the 101st would wait unseen in gRPC.
 STREAMS_PER_CONNECTION = 100
-# Servers answer keepalive pings on a silent stream more often than every five minutes with GOAWAY (too_many_pings).
-KEEPALIVE_TIME_MS = 300_000
+# Servers may answer pings on a silent stream with GOAWAY (too_many_pings) when they come more often than every five
+# minutes, their default minimum; that would cut a request that waits in a queue.
+KEEPALIVE_TIME_MS = 320_000
 KEEPALIVE_TIMEOUT_MS = 20_000
 
 ChannelT = TypeVar("ChannelT")

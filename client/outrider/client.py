@@ -10,7 +10,7 @@ import grpc
 
 from outrider import wire
 from outrider.channels import DEFAULT_MAX_MESSAGE_BYTES, ChannelPool
-from outrider.client_core import ClientCore, Metadata, StreamCore
+from outrider.client_core import Cancellation, ClientCore, Metadata, StreamCore
 from outrider.errors import OutriderError
 from outrider.failure import ENDED_EARLY, Failure
 from outrider.generation_call import GenerationCall
@@ -135,23 +135,13 @@ class Stream(StreamCore):
 
     def __init__(self, call: GenerationCall, core: ClientCore, pool: Pool, sleep: Callable[[float], object]) -> None:
         super().__init__(call)
-        self._core = core
-        self._pool = pool
-        self._sleep = sleep
-        self._rpc: Any = None
-        self._deltas = self._read()
+        self._deltas = _read(call, core, pool, sleep, self._cancellation)
 
     def result(self) -> Generation:
         """Read to the end and return the whole answer."""
         for _ in self:
             pass
         return self._call.snapshot()
-
-    def cancel(self) -> None:
-        """End the request here and on the server, from any thread; a reader gets `CancelledError`."""
-        self._cancelled = True
-        if self._rpc is not None:
-            self._rpc.cancel()
 
     def __iter__(self) -> Self:
         return self
@@ -162,6 +152,9 @@ class Stream(StreamCore):
             return next(self._deltas)
         except OutriderError as error:
             self._fail(error)
+            raise
+        except StopIteration:
+            self._check_complete()
             raise
 
     def __enter__(self) -> Self:
@@ -174,24 +167,31 @@ class Stream(StreamCore):
             self.cancel()
         self._deltas.close()
 
-    def _read(self) -> Generator[Delta, None, None]:
-        call = self._call
-        while not call.complete:
-            self._check_running(client_closed=self._pool.closed)
-            request, timeout_s = call.begin_attempt()
-            failure = ENDED_EARLY
-            with self._pool.lease() as stub:
-                rpc = self._rpc = stub.Generate(request, timeout=timeout_s, metadata=self._core.metadata)
-                try:
-                    self._check_running(client_closed=False)  # `cancel` may have come before the RPC was there
-                    for response in rpc:
-                        delta = call.receive(response)
-                        if delta is not None:
-                            yield delta
-                except grpc.RpcError as error:
-                    failure = Failure.of(error)
-                finally:
-                    self._rpc.cancel()  # does nothing to an RPC that has ended
-            if not call.complete:
-                self._check_running(client_closed=self._pool.closed)
-                self._sleep(call.delay_after(failure))
+
+def _read(
+    call: GenerationCall,
+    core: ClientCore,
+    pool: Pool,
+    sleep: Callable[[float], object],
+    cancellation: Cancellation,
+) -> Generator[Delta, None, None]:
+    """Run attempts until every answer is there; ends the running RPC when it is closed."""
+    while not call.complete:
+        cancellation.check(client_closed=pool.closed)
+        request, timeout_s = call.begin_attempt()
+        failure = ENDED_EARLY
+        with pool.lease() as stub:
+            rpc: Any = stub.Generate(request, timeout=timeout_s, metadata=core.metadata)
+            try:
+                cancellation.attach(rpc)
+                for response in rpc:
+                    delta = call.receive(response)
+                    if delta is not None:
+                        yield delta
+            except grpc.RpcError as error:
+                failure = Failure.of(error)
+            finally:
+                rpc.cancel()  # does nothing to an RPC that has ended
+        if not call.complete:
+            cancellation.check(client_closed=pool.closed)
+            sleep(call.delay_after(failure))

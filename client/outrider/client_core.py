@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random, SystemRandom
+from typing import Any
 
 from outrider import checks, wire
 from outrider.channels import channel_options, metadata_pairs
@@ -11,7 +12,7 @@ from outrider.options import RequestOptions
 from outrider.results import Generation
 from outrider.retry import Attempts, RetryPolicy
 
-__all__ = ["ClientCore", "Metadata", "StreamCore"]
+__all__ = ["Cancellation", "ClientCore", "Metadata", "StreamCore"]
 
 Metadata = Mapping[str, str] | Sequence[tuple[str, str]]
 
@@ -59,12 +60,40 @@ class ClientCore:
         return GenerationCall(request, self.attempts(request.deadline_ms / 1000 if request.deadline_ms else None))
 
 
+class Cancellation:
+    """Lets `cancel` reach the RPC that a reader is waiting for, from any thread.
+
+    It stands apart from the stream so that the reading generator does not refer to its stream: dropping the last
+    reference to a stream then ends the RPC at once.
+    """
+
+    def __init__(self) -> None:
+        self._requested = False
+        self._rpc: Any = None
+
+    def attach(self, rpc: Any) -> None:
+        """Watch this RPC; cancels it when `cancel` came before."""
+        self._rpc = rpc
+        if self._requested:
+            rpc.cancel()
+
+    def cancel(self) -> None:
+        self._requested = True
+        if self._rpc is not None:
+            self._rpc.cancel()
+
+    def check(self, *, client_closed: bool) -> None:
+        """Raise `CancelledError` when this side has ended the call."""
+        if self._requested or client_closed:
+            raise CancelledError("the client is closed" if client_closed else "the stream was cancelled")
+
+
 class StreamCore:
     """State of a stream that does not depend on how it is read."""
 
     def __init__(self, call: GenerationCall) -> None:
         self._call = call
-        self._cancelled = False
+        self._cancellation = Cancellation()
         self._failure: OutriderError | None = None
 
     @property
@@ -82,6 +111,10 @@ class StreamCore:
         """What has arrived so far."""
         return self._call.snapshot()
 
+    def cancel(self) -> None:
+        """End the request here and on the server, from any thread; a reader gets `outrider.CancelledError`."""
+        self._cancellation.cancel()
+
     def _fail(self, error: OutriderError) -> None:
         self._failure = self._call.describe(error)
 
@@ -90,6 +123,8 @@ class StreamCore:
         if self._failure is not None:
             raise self._failure
 
-    def _check_running(self, *, client_closed: bool) -> None:
-        if self._cancelled or client_closed:
-            raise CancelledError("the client is closed" if client_closed else "the stream was cancelled")
+    def _check_complete(self) -> None:
+        """Raise when reading ended before the answer did: the stream was left, or its reader was interrupted."""
+        if not self._call.complete:
+            self._fail(CancelledError("the stream was left before its end"))
+            self._check_readable()

@@ -25,7 +25,8 @@ class Fault:
     Attributes:
         code: gRPC status that ends the stream; OK = it ends without telling that answers are finished.
         details: Details of that status; the server's own errors read "ErrorName: message".
-        after_tokens: Tokens (over all answers) sent before; None = fail before the first message.
+        after_tokens: Tokens (over all answers) that this call sends before, or all that it has when these are fewer;
+            None = fail before the first message.
         hang: Do not end the stream at all, but stay silent until the client goes away.
     """
 

@@ -31,7 +31,8 @@ class FakeServer(GenerationServiceServicer):
         text_lag: Characters that are held back, as a server does that looks for stop strings.
         delay_s: Seconds to wait before each message with text.
         model: Name of the model; a request for another one is NOT_FOUND.
-        max_message_bytes: Largest message in either direction; None = gRPC's default.
+        max_message_bytes: Largest request; None = gRPC's default.
+        port: Where to listen on 127.0.0.1; 0 = any free port.
 
     Attributes:
         requests: What Generate was asked, one entry for each attempt.
@@ -48,6 +49,7 @@ class FakeServer(GenerationServiceServicer):
         delay_s: float = 0.0,
         model: str = "fake",
         max_message_bytes: int | None = None,
+        port: int = 0,
     ) -> None:
         self.reply = reply
         self.tokens_per_delta = tokens_per_delta
@@ -64,12 +66,12 @@ class FakeServer(GenerationServiceServicer):
             options.append(("grpc.max_receive_message_length", max_message_bytes))
         self._server = grpc.server(ThreadPoolExecutor(MAX_CONCURRENT_CALLS), options=options)
         add_GenerationServiceServicer_to_server(self, self._server)
-        self._port = self._server.add_insecure_port("127.0.0.1:0")
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         self._server.start()
 
     @property
     def target(self) -> str:
-        return f"127.0.0.1:{self._port}"
+        return f"127.0.0.1:{self.port}"
 
     def client(self, **settings: Any) -> Client:
         """A client of this server; takes the settings of `Client`."""
@@ -82,6 +84,13 @@ class FakeServer(GenerationServiceServicer):
     def fail_next(self, *faults: Fault | None) -> None:
         """Let the next calls fail, one fault each, in this order; None = let one pass. Also for the unary calls."""
         self._faults.extend(faults)
+
+    def reset(self) -> None:
+        """Forget faults that did not happen, and what was asked."""
+        self._faults.clear()
+        self.requests.clear()
+        self.metadata.clear()
+        self.cancelled.clear()
 
     def close(self) -> None:
         """Stop at once; running calls are cut off."""
@@ -183,6 +192,8 @@ class FakeServer(GenerationServiceServicer):
             yield generation_pb2.GenerateResponse(delta=delta)
             sent += len(delta.token_ids)
             running.append((answer, deltas))
+        if fault is not None:
+            self._fail(fault, context, gone)
 
     def _deltas(
         self, answer: Answer, request: generation_pb2.GenerateRequest
