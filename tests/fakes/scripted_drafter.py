@@ -110,11 +110,15 @@ class ScriptedDrafter(draft_pb2_grpc.DraftServiceServicer):
             self.frames += 1
             if frame.HasField("hello"):
                 outgoing.put_nowait(self._welcome(frame.hello))
-            turn = self._apply(frame, sessions)
-            if turn:
-                task = asyncio.create_task(self._react(turn, outgoing))
-                background.add(task)
-                task.add_done_callback(background.discard)
+            answer = self._answer(self._apply(frame, sessions))
+            if answer is None:
+                continue
+            if not self.behaviour.delay_s:
+                outgoing.put_nowait(answer)
+                continue
+            task = asyncio.create_task(self._later(answer, outgoing))
+            background.add(task)
+            task.add_done_callback(background.discard)
         for task in background:
             task.cancel()
         outgoing.put_nowait(StreamEndError(clean=True))
@@ -164,25 +168,25 @@ class ScriptedDrafter(draft_pb2_grpc.DraftServiceServicer):
             turn.pop(closes.session_id, None)
         return [session for session in turn.values() if not session.paused]
 
-    async def _react(
-        self, turn: list[ScriptedSession], outgoing: asyncio.Queue[pb.DrafterFrame | StreamEndError]
-    ) -> None:
-        await asyncio.sleep(self.behaviour.delay_s)
+    def _answer(self, turn: list[ScriptedSession]) -> pb.DrafterFrame | StreamEndError | None:
+        """What the behaviour says now (before any delay: late means stale); None = nothing."""
         reply = pb.DrafterFrame()
         for session in turn:
             try:
                 reply.proposals.extend(self.behaviour.react(session, self.vocab_size))
             except SessionRefusedError as refusal:
-                reply.errors.append(
-                    pb.SessionError(
-                        session_id=session.session_id, epoch=session.epoch, code=refusal.code, message=str(refusal)
-                    )
-                )
+                error = pb.SessionError(session_id=session.session_id, epoch=session.epoch, message=str(refusal))
+                error.code = refusal.code
+                reply.errors.append(error)
             except StreamEndError as end:
-                outgoing.put_nowait(end)
-                return
-        if reply.proposals or reply.errors:
-            outgoing.put_nowait(reply)
+                return end
+        return reply if reply.proposals or reply.errors else None
+
+    async def _later(
+        self, answer: pb.DrafterFrame | StreamEndError, outgoing: asyncio.Queue[pb.DrafterFrame | StreamEndError]
+    ) -> None:
+        await asyncio.sleep(self.behaviour.delay_s)
+        outgoing.put_nowait(answer)
 
 
 class ThreadedDrafter:
