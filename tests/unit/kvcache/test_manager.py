@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -99,7 +100,7 @@ def test_commit_hashes_new_blocks_only() -> None:
     class CountingHasher(BlockHasher):
         hashed = 0
 
-        def extend(self, previous, token_ids):  # type: ignore[no-untyped-def]
+        def extend(self, previous: bytes, token_ids: Sequence[int]) -> Iterator[bytes]:
             self.hashed += len(token_ids) // self.block_size
             return super().extend(previous, token_ids)
 

@@ -7,7 +7,7 @@ true K/V is a function of it. A wrongly shared, overwritten or misplaced slot th
 from dataclasses import dataclass
 
 import numpy as np
-from hypothesis import event, settings
+from hypothesis import Phase, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -43,8 +43,13 @@ def token_trees(draw: st.DrawFn) -> TokenTree:
 
 
 class EngineWithoutModel(RuleBasedStateMachine):
-    @initialize(block_size=st.sampled_from([1, 2, 3, 4]), num_blocks=st.integers(3, 14), prefix_caching=st.just(True))
-    def start(self, block_size: int, num_blocks: int, prefix_caching: bool) -> None:
+    @initialize(
+        block_size=st.sampled_from([1, 2, 3, 4]),
+        num_blocks=st.integers(3, 10),
+        prefix_caching=st.sampled_from([True, True, True, False]),
+        beginning=st.lists(TOKEN, min_size=1, max_size=16),
+    )
+    def start(self, block_size: int, num_blocks: int, prefix_caching: bool, beginning: list[int]) -> None:
         self.block_size = block_size
         self.manager = KvCacheManager(
             num_blocks=num_blocks,
@@ -55,9 +60,10 @@ class EngineWithoutModel(RuleBasedStateMachine):
         self.storage = np.full(num_blocks * block_size, NOTHING, dtype=np.int64)  # K/V by slot
         self.running: list[Sequence] = []
         self.preempted: list[tuple[str, list[int]]] = []
-        self.history: list[list[int]] = [[0]]
+        self.history = [beginning]
         self.replayed: set[int] = set()
         self.epoch = 0  # "weights": changes with every reset of the prefix cache
+        self.admit("", beginning)
 
     # --- the engine ---
 
@@ -122,8 +128,8 @@ class EngineWithoutModel(RuleBasedStateMachine):
             self.manager.commit(sequence.table, sequence.tokens, end)
 
     @precondition(lambda self: self.running)
-    @rule(index=st.integers(0, 99), tree=token_trees(), depth=st.integers(0, 6), bonus=TOKEN, trim=st.booleans())
-    def step(self, index: int, tree: TokenTree, depth: int, bonus: int, trim: bool) -> None:
+    @rule(index=st.integers(0, 99), tree=token_trees(), accepted=st.integers(0, 99), bonus=TOKEN, trim=st.booleans())
+    def step(self, index: int, tree: TokenTree, accepted: int, bonus: int, trim: bool) -> None:
         """Root + tree: write all, accept a path, compact it, commit, maybe give back the rest."""
         sequence = self.pick(index)
         base_len = len(sequence.tokens)
@@ -135,8 +141,7 @@ class EngineWithoutModel(RuleBasedStateMachine):
         for node in range(len(tree)):
             path_tokens = [tree.token_ids[n] for n in tree.path(node)]
             self.write(sequence, int(table.slots[base_len + node]), sequence.tokens + path_tokens)
-        leaf = max(range(len(tree)), key=lambda n: (tree.depths[n] <= depth, tree.depths[n], n), default=ROOT)
-        path = tree.path(leaf)[:depth]
+        path = tree.path(accepted % (len(tree) + 1) - 1)  # from ROOT (nothing accepted) to any node
         sources = table.slots[[base_len + node for node in path]]
         self.storage[table.slots[base_len : base_len + len(path)]] = self.storage[sources]  # read before written
         sequence.tokens += [*(tree.token_ids[node] for node in path), bonus]
@@ -208,4 +213,9 @@ class EngineWithoutModel(RuleBasedStateMachine):
 
 
 TestEngineWithoutModel = EngineWithoutModel.TestCase
-TestEngineWithoutModel.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+TestEngineWithoutModel.settings = settings(
+    max_examples=80,
+    stateful_step_count=50,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),  # Phase.explain takes minutes here
+)
