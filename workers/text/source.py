@@ -66,7 +66,7 @@ def _hub_folder(model_ref: str) -> Path:
 def _from_folder(folder: Path) -> TokenizerSource:
     try:
         backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-    except Exception as error:  # noqa: BLE001  # the bindings raise plain Exception
+    except Exception as error:  # the bindings raise plain Exception
         raise ConfigurationError(f"{folder / 'tokenizer.json'} is not a tokenizer: {_first_line(error)}") from error
     settings = _json(folder / "tokenizer_config.json")
     special = {name: text for name in SPECIAL_NAMES if (text := _token_text(settings.get(name)))}
