@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +24,8 @@ LIMITS = TreeBudget(8, 8, 64)
 Propose = Callable[[RequestSampler, Sequence[int]], Proposal]  # (sampler, committed tokens)
 
 
-def request(seed: int = 0, output: tuple[int, ...] = (), **sampling: object) -> GenerationRequest:
-    params = SamplingParams(**sampling)  # type: ignore[arg-type]
+def request(seed: int = 0, output: tuple[int, ...] = (), **sampling: Any) -> GenerationRequest:
+    params = SamplingParams(**sampling)
     return GenerationRequest.build("r", PROMPT, params, seed=seed, limits=LIMITS, output_token_ids=output)
 
 

