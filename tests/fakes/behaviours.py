@@ -99,11 +99,14 @@ Silent = Behaviour
 
 
 class Honest(Behaviour):
-    """A behaviour that draws one correct proposal each time."""
+    """A behaviour that draws one correct proposal each time. Distributions are sent under `rejection` only."""
 
     def react(self, session: ScriptedSession, vocab_size: int) -> Iterator[pb.Proposal]:
         session.turns += 1
-        yield proposal_to_wire(session.session_id, session.epoch, self.propose(session, vocab_size))
+        proposal = self.propose(session, vocab_size)
+        if session.opening.rule is not VerificationRule.REJECTION:
+            proposal = Proposal(proposal.base_len, proposal.tree)
+        yield proposal_to_wire(session.session_id, session.epoch, proposal)
 
     def propose(self, session: ScriptedSession, vocab_size: int) -> Proposal:
         raise AssertionError("a subclass says what to propose")
@@ -185,9 +188,7 @@ class RandomTrees(Honest):
                     ids.append(token)
                     parents.append(node)
             node += 1
-        with_distributions = session.opening.rule is VerificationRule.REJECTION
-        tree = TokenTree(tuple(ids), tuple(parents))
-        return Proposal(len(session.token_ids), tree, distributions if with_distributions else {})
+        return Proposal(len(session.token_ids), TokenTree(tuple(ids), tuple(parents)), distributions)
 
 
 @dataclass
@@ -339,6 +340,6 @@ class OverCapacity(Behaviour):
 
 
 def _point_mass_chain(base_len: int, tokens: Sequence[int]) -> Proposal:
-    """A chain whose every token was certain; the distributions are ignored under rules other than `rejection`."""
+    """A chain whose every token was certain."""
     distributions = {node: DraftDistribution((token,), (1.0,)) for node, token in enumerate(tokens, start=ROOT)}
     return Proposal(base_len, TokenTree.chain(tokens), distributions)

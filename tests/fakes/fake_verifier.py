@@ -139,6 +139,13 @@ class FakeVerifier(verifier_pb2_grpc.VerifierServiceServicer):
             running_requests=self.running,
         )
 
+    async def KvEvents(
+        self, request: verifier_pb2.KvEventsRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[verifier_pb2.KvEventsResponse]:
+        """An empty cache that never changes."""
+        yield verifier_pb2.KvEventsResponse(incarnation=self.incarnation, sequence_number=0, cleared=True)
+        await asyncio.Event().wait()
+
     def _steps(self, request: GenerationRequest) -> list[StepOutput]:
         """All steps of the answer, from the first token that the request does not bring along."""
         tokens, reason, stop_string = self.answer(request)

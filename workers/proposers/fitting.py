@@ -36,14 +36,15 @@ def reroot(proposal: Proposal, tokens: Sequence[int]) -> Proposal | None:
 def fit(proposal: Proposal, budget: TreeBudget) -> Proposal:
     """The part within `budget`: at most `max_width` children of a node (the first ones), then depth and nodes."""
     tree = proposal.tree
+    narrow_enough = all(len(children) <= budget.max_width for children in tree.children.values())
+    if narrow_enough:
+        fits = len(tree) <= budget.max_nodes and tree.max_depth <= budget.max_depth
+        return proposal if fits else proposal.prefix(budget)
     keep: set[int] = {ROOT}
     for node, parent in enumerate(tree.parent_indices):  # parents come first
         if parent in keep and node in tree.children[parent][: budget.max_width]:
             keep.add(node)
     kept = sorted(keep - {ROOT})
-    if len(kept) < len(tree):
-        narrow = tree.select(kept)
-        index = {ROOT: ROOT} | {old: new for new, old in enumerate(kept)}
-        distributions = {index[n]: d for n, d in proposal.distributions.items() if n in index}
-        proposal = Proposal(proposal.base_len, narrow, distributions)
-    return proposal.prefix(budget)
+    index = {ROOT: ROOT} | {old: new for new, old in enumerate(kept)}
+    distributions = {index[n]: d for n, d in proposal.distributions.items() if n in index}
+    return Proposal(proposal.base_len, tree.select(kept), distributions).prefix(budget)
