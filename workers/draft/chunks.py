@@ -46,7 +46,7 @@ class Feed:
         manager.commit(session.table, session.tokens, session.table.num_computed + self.count)
         if reaches_root:
             root = session.tree.root
-            candidates, distribution = session.expander.children(logits[0], root, session.budget.max_width)
+            [(candidates, distribution)] = session.expander.children(logits, [root], session.budget.max_width)
             session.tree.expand(root, candidates, distribution=distribution)
             session.levels = 1
 
@@ -84,8 +84,7 @@ class Expand:
     def absorb(self, logits: torch.Tensor, manager: KvCacheManager) -> None:
         """Draw the children of all nodes from `logits` [nodes, vocab]."""
         session = self.session
-        width = session.budget.max_width
-        drawn = [session.expander.children(row, node, width) for row, node in zip(logits, self.nodes, strict=True)]
+        drawn = session.expander.children(logits, self.nodes, session.budget.max_width)
         for node, slot, (candidates, distribution) in zip(self.nodes, self.slots, drawn, strict=True):
             session.tree.expand(node, candidates, slot, distribution)
         session.levels += 1

@@ -134,6 +134,10 @@ class DraftEngine:
         self._flush()
         return bool(plan.works)
 
+    def prepare(self) -> bool:
+        """Do one small thing ahead of time; False when there is none."""
+        return any(session.prepare(self._limits) for session in self._book.sessions.values())
+
     def check_invariants(self) -> None:
         """Raise `AssertionError` unless all books balance."""
         self.manager.check_invariants()
@@ -167,7 +171,7 @@ class DraftEngine:
             while not self._stopping:
                 self._drain(wait=idle)
                 self._busy_since = self._clock()
-                idle = not self.step()
+                idle = not self.step() and not self.prepare()
                 self._busy_since = None
         except Exception as error:  # the thread's last words; check_health tells the replica
             logger.exception("the draft engine failed")

@@ -122,6 +122,13 @@ class Session:
             return False
         return 2 * self.levels >= self.depth_limit(limits)
 
+    def prepare(self, limits: SessionLimits) -> bool:
+        """Use a moment without work: noise that the next proposals need. False when there is nothing to prepare."""
+        if self.silent:
+            return False
+        furthest = self.base_len + 2 * self.budget.max_depth + limits.grow_ahead
+        return self.expander.prepare(self.base_len, furthest)
+
     def proposal(self, limits: SessionLimits) -> Proposal:
         """The best nodes within the budget; the distributions of inner nodes where the rule wants them."""
         nodes = self.tree.best(self._limited(self.depth_limit(limits)))

@@ -11,6 +11,7 @@ from workers.draft.memory import TreeMemory
 from workers.draft.messages import FrameIn, FrameOut, SessionClose, SessionErrorCode, SessionFailure, SessionProposal
 from workers.draft.scratch import ScratchSlots
 from workers.draft.session import Session, SessionKey, SessionLimits
+from workers.draft.shortlist import RowBuffer
 from workers.kvcache.manager import KvCacheManager
 from workers.kvcache.storage import KvStorage
 
@@ -68,6 +69,7 @@ class SessionBook:
         self._limits = limits
         self._max_sessions = max_sessions
         self._counters = counters
+        self._buffer = RowBuffer(model.device)
         self._clock = 0  # counts opens and commits
 
     def apply(self, frame: FrameIn) -> None:
@@ -118,10 +120,7 @@ class SessionBook:
         vocab_size = min(self._model.vocab_size, frame.vocab_size)
         try:
             expander = Expander(
-                opening,
-                vocab_size=vocab_size,
-                eos_token_ids=self._model.eos_token_ids,
-                device=self._model.device,
+                opening, vocab_size=vocab_size, eos_token_ids=self._model.eos_token_ids, buffer=self._buffer
             )
         except InvalidRequestError as error:
             self._fail(key, opening.epoch, SessionErrorCode.INVALID, str(error))

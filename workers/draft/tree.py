@@ -41,16 +41,16 @@ class Node:
     parent: "Node | None"
     log_survival: float  # natural log, along the path from the first root
     order: int  # of creation, breaks ties
+    # Sorting by rank is best first, parents before children and earlier siblings before later ones.
+    rank: tuple[float, int] = field(init=False)
     terminal: bool = False
     slot: int | None = None  # scratch slot of its K/V; None for the root (it lives in the context) and the frontier
     expanded: bool = False
     children: list["Node"] = field(default_factory=list)
     distribution: DraftDistribution | None = None  # what the children were drawn from, rule `rejection` only
 
-    @property
-    def rank(self) -> tuple[float, int]:
-        """Sorting by it is best first, parents before children and earlier siblings before later ones."""
-        return (-self.log_survival, self.order)
+    def __post_init__(self) -> None:
+        self.rank = (-self.log_survival, self.order)
 
     def path(self) -> list["Node"]:
         """Nodes below the root, down to this one; [] for the root itself."""
@@ -77,7 +77,7 @@ class GrowingTree:
     def __init__(self, root_token: int, position: int) -> None:
         self.root = Node(root_token, position, None, 0.0, 0)
         self._created = 1
-        self._nodes: list[Node] = []  # all but the root
+        self._nodes: list[Node] = []  # all but the root, best first
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -111,27 +111,29 @@ class GrowingTree:
             self._created += 1
             node.children.append(child)
             self._nodes.append(child)
+        self._nodes.sort(key=_rank)
 
     def frontier(self, max_depth: int) -> list[Node]:
         """Nodes that can be expanded so that no child is deeper than `max_depth`; best first. The root comes alone."""
         if not self.root.expanded:
             return [self.root] if max_depth >= 1 else []
         limit = self.root.position + max_depth
-        open_nodes = [n for n in self._nodes if not n.expanded and not n.terminal and n.position < limit]
-        return sorted(open_nodes, key=lambda n: n.rank)
+        return [n for n in self._nodes if not n.expanded and not n.terminal and n.position < limit]
 
     def best(self, budget: TreeBudget) -> list[Node]:
         """The most probable drawn nodes within the budget, best first: closed under parents and earlier siblings."""
         limit = self.root.position + budget.max_depth
         too_wide: set[Node] = set()
         listed: list[Node] = []
-        for node in sorted(self._nodes, key=lambda n: n.rank):
-            if node.position > limit:
-                continue
+        for node in self._nodes:
+            if len(listed) == budget.max_nodes:
+                break
             parent = node.parent
-            if parent is None or parent in too_wide or node in parent.children[budget.max_width :]:
+            if node.position > limit or parent is None:
+                continue
+            if parent in too_wide or node in parent.children[budget.max_width :]:
                 too_wide.add(node)
-            elif len(listed) < budget.max_nodes:
+            else:
                 listed.append(node)
         return listed
 
@@ -187,6 +189,10 @@ class GrowingTree:
                     child.parent is node and child.position == node.position + 1, "a child does not follow its parent"
                 )
                 require(child.rank > node.rank, "a child ranks above its parent")
+
+
+def _rank(node: Node) -> tuple[float, int]:
+    return node.rank
 
 
 def as_token_tree(nodes: Sequence[Node], root: Node) -> TokenTree:
