@@ -51,10 +51,11 @@ class ReplicaPool:
         return [one for one in self.directory.verifiers() if avoid_until.get(replica_key(one), now) <= now]
 
     async def verifier(self, avoid_until: AvoidUntil, wait_s: float) -> ReplicaState | None:
-        """The best verifier; waits up to `wait_s` for one. None when there is none even then."""
+        """The best verifier. Waits up to `wait_s` for one, then takes one to be avoided; None when there is none."""
         give_up_at = self._clock() + wait_s
         while True:
-            chosen = choose_verifier(self.candidates(avoid_until), self._in_flight, self._rng)
+            candidates = self.candidates({} if self._clock() >= give_up_at else avoid_until)
+            chosen = choose_verifier(candidates, self._in_flight, self._rng)
             if chosen is not None or self._clock() >= give_up_at:
                 return chosen
             await asyncio.sleep(POLL_S)

@@ -1,0 +1,132 @@
+"""CountTokens, GetModelInfo, GetServerInfo, and the rpc methods behind Serve."""
+
+import random
+import time
+from dataclasses import dataclass, field
+
+import grpc
+import pytest
+from outrider.v1 import common_pb2
+from outrider.v1 import generation_pb2 as pb
+
+from cluster.config.gateway import GatewayConfig
+from cluster.gateway.directory import ReplicaLoad, ReplicaState
+from cluster.gateway.grpc_ingress import GrpcIngress
+from cluster.gateway.service import GatewayService
+from cluster.router.membership import ReplicaRecord
+from tests.fakes.fake_verifier import Fault
+from tests.unit.gateway.conftest import PROMPT, StartHarness, ask
+from workers.core.errors import InvalidRequestError
+from workers.text.tokenizer import Tokenizer
+
+
+@dataclass
+class _Context:
+    code: grpc.StatusCode | None = None
+    details: list[str] = field(default_factory=list)
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        self.code = code
+
+    def set_details(self, details: str) -> None:
+        self.details.append(details)
+
+
+async def test_counts_as_generate_does(gateway: StartHarness, tokenizer: Tokenizer) -> None:
+    async with gateway() as harness:
+        counted = await harness.service.count_tokens(pb.CountTokensRequest(text=PROMPT))
+        assert list(counted.token_ids) == tokenizer.encode(PROMPT)
+        assert counted.prompt_tokens == (await harness.run(ask()))[0].started.prompt_tokens
+
+
+async def test_a_long_prompt_is_tokenised_beside_the_loop(gateway: StartHarness, tokenizer: Tokenizer) -> None:
+    async with gateway() as harness:
+        text = "The river rises in the mountains. " * 1000
+        counted = await harness.service.count_tokens(pb.CountTokensRequest(text=text))
+        assert list(counted.token_ids) == tokenizer.encode(text)
+
+
+async def test_model_info(gateway: StartHarness, tokenizer: Tokenizer) -> None:
+    async with gateway() as harness:
+        info = await harness.service.get_model_info(pb.GetModelInfoRequest())
+        assert (info.model, info.tokenizer_hash, info.vocab_size) == ("tiny", tokenizer.tokenizer_hash, 512)
+        assert (info.context_length, info.dtype, info.max_depth, info.max_width, info.max_nodes) == (
+            512,
+            "float32",
+            4,
+            3,
+            12,
+        )
+        assert info.default_rule == common_pb2.VERIFICATION_RULE_COUPLED
+        assert list(info.allowed_rules) == [1, 2]
+
+
+async def test_server_info_asks_verifiers_and_survives_their_silence(gateway: StartHarness) -> None:
+    async with gateway({}, {}) as harness:
+        record = ReplicaRecord("drafter", "d", "127.0.0.1:1", 3, "draft", "f", "t")
+        harness.directory.drafter_states = [ReplicaState(record, ReplicaLoad(running_requests=2))]
+        await harness.verifiers[1].stop()
+        info = await harness.service.get_server_info(pb.GetServerInfoRequest())
+        assert info.version == "1.2.3"
+        alive, dead, drafter = info.replicas
+        assert (alive.role, alive.replica_id, alive.total_kv_blocks, alive.free_kv_blocks) == (
+            "verifier",
+            "verifier-0",
+            100,
+            99,
+        )
+        assert (dead.replica_id, dead.total_kv_blocks) == ("verifier-1", 0)
+        assert (drafter.role, drafter.running_requests, drafter.incarnation) == ("drafter", 2, 3)
+
+
+async def test_rpc_methods_answer_and_map_errors(gateway: StartHarness) -> None:
+    async with gateway() as harness:
+
+        class Ingress(GrpcIngress):
+            service = harness.service
+
+        ingress, context = Ingress(), _Context()
+        responses = [one async for one in ingress.Generate(ask(), context)]
+        assert responses[-1].WhichOneof("event") == "finished"
+        assert (await ingress.CountTokens(pb.CountTokensRequest(text="a"), context)).prompt_tokens == 1
+        assert (await ingress.GetModelInfo(pb.GetModelInfoRequest(), context)).model == "tiny"
+        assert (await ingress.GetServerInfo(pb.GetServerInfoRequest(), context)).version == "1.2.3"
+        assert context.code is None
+        with pytest.raises(InvalidRequestError):
+            await ingress.CountTokens(pb.CountTokensRequest(), context)
+        assert context.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert context.details[-1].startswith("InvalidRequestError: prompt: none is given")
+        harness.verifiers[0].faults = [Fault(after_tokens=3, how=InvalidRequestError("bad"))]
+        context = _Context()
+        stream = ingress.Generate(ask(), context)
+        assert (await anext(stream)).HasField("started")
+        assert (await anext(stream)).HasField("delta")
+        with pytest.raises(InvalidRequestError):
+            await anext(stream)
+        assert (context.code, context.details) == (grpc.StatusCode.INVALID_ARGUMENT, ["InvalidRequestError: bad"])
+
+
+class _BrokenDirectory:
+    def verifiers(self) -> list[ReplicaState]:
+        raise RuntimeError("secret")
+
+    def drafters(self) -> list[ReplicaState]:
+        raise RuntimeError("secret")
+
+
+async def test_unexpected_errors_do_not_leak(tokenizer: Tokenizer) -> None:
+    class Ingress(GrpcIngress):
+        service = GatewayService(
+            config=GatewayConfig(),
+            model_name="tiny",
+            tokenizer=tokenizer,
+            directory=_BrokenDirectory(),
+            version="",
+            clock=time.monotonic,
+            rng=random.Random(0),
+        )
+
+    context = _Context()
+    with pytest.raises(RuntimeError):
+        await Ingress().GetServerInfo(pb.GetServerInfoRequest(), context)
+    assert (context.code, context.details) == (grpc.StatusCode.INTERNAL, ["InternalError: internal error"])
