@@ -123,6 +123,7 @@ class AsyncClient:
                     return await send(stub, timeout=timeout_s, metadata=self._core.metadata)
             except (grpc.RpcError, asyncio.CancelledError) as error:
                 failure = _failure_of(error)
+            self._pool.check_open()
             await self._sleep(attempts.delay_after(failure, progressed=False))
 
 
@@ -182,7 +183,7 @@ async def _read(
 ) -> AsyncGenerator[Delta, None]:
     """Run attempts until every answer is there; ends the running RPC when it is closed."""
     while not call.complete:
-        cancellation.check(client_closed=pool.closed)
+        cancellation.check()
         request, timeout_s = call.begin_attempt()
         failure = ENDED_EARLY
         with pool.lease() as stub:
@@ -198,7 +199,8 @@ async def _read(
             finally:
                 rpc.cancel()  # does nothing to an RPC that has ended
         if not call.complete:
-            cancellation.check(client_closed=pool.closed)
+            cancellation.check()
+            pool.check_open()
             await sleep(call.delay_after(failure))
 
 

@@ -81,7 +81,7 @@ class ChannelPool(Generic[ChannelT, StubT]):
         self._streams_per_connection = streams_per_connection
         self._connections: list[_Connection[ChannelT, StubT]] = []
         self._lock = threading.Lock()
-        self.closed = False
+        self._closed = False
 
     @contextmanager
     def lease(self) -> Iterator[StubT]:
@@ -91,21 +91,27 @@ class ChannelPool(Generic[ChannelT, StubT]):
             connection.calls += 1
         try:
             yield connection.stub
+        except ValueError:  # gRPC's answer to a call on a channel that another thread has just closed
+            self.check_open()
+            raise
         finally:
             with self._lock:
                 connection.calls -= 1
 
+    def check_open(self) -> None:
+        if self._closed:
+            raise CancelledError("the client is closed")
+
     def close(self) -> list[ChannelT]:
         """Take the pool out of use; returns the channels, for the caller to close."""
         with self._lock:
-            self.closed = True
+            self._closed = True
             channels = [connection.channel for connection in self._connections]
             self._connections.clear()
         return channels
 
     def _pick(self) -> _Connection[ChannelT, StubT]:
-        if self.closed:
-            raise CancelledError("the client is closed")
+        self.check_open()
         best = min(self._connections, key=lambda connection: connection.calls, default=None)
         full = best is None or best.calls >= self._streams_per_connection
         if best is None or (full and len(self._connections) < self._max_connections):

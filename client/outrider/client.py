@@ -124,6 +124,7 @@ class Client:
                     return send(stub, timeout=timeout_s, metadata=self._core.metadata)
             except grpc.RpcError as error:
                 failure = Failure.of(error)
+            self._pool.check_open()
             self._sleep(attempts.delay_after(failure, progressed=False))
 
 
@@ -177,7 +178,7 @@ def _read(
 ) -> Generator[Delta, None, None]:
     """Run attempts until every answer is there; ends the running RPC when it is closed."""
     while not call.complete:
-        cancellation.check(client_closed=pool.closed)
+        cancellation.check()
         request, timeout_s = call.begin_attempt()
         failure = ENDED_EARLY
         with pool.lease() as stub:
@@ -193,5 +194,6 @@ def _read(
             finally:
                 rpc.cancel()  # does nothing to an RPC that has ended
         if not call.complete:
-            cancellation.check(client_closed=pool.closed)
+            cancellation.check()
+            pool.check_open()
             sleep(call.delay_after(failure))

@@ -82,10 +82,10 @@ class Cancellation:
         if self._rpc is not None:
             self._rpc.cancel()
 
-    def check(self, *, client_closed: bool) -> None:
+    def check(self) -> None:
         """Raise `CancelledError` when this side has ended the call."""
-        if self._requested or client_closed:
-            raise CancelledError("the client is closed" if client_closed else "the stream was cancelled")
+        if self._requested:
+            raise CancelledError("the stream was cancelled")
 
 
 class StreamCore:

@@ -64,6 +64,8 @@ class Answer:
         whole = list(text.encode())
         limit = request.sampling.max_tokens if request.sampling.HasField("max_tokens") else len(whole)
         self.token_ids = whole[:limit]
+        self._whole_text = bytes(self.token_ids).decode(errors="replace")
+        self._whole_characters = _whole_characters(bytes(self.token_ids))
         self._reason = common_pb2.FINISH_REASON_LENGTH if limit < len(whole) else common_pb2.FINISH_REASON_STOP
         point = next((point for point in request.resume if point.index == index), generation_pb2.ResumePoint())
         self.resumed_wrongly = list(point.token_ids) != self.token_ids[: len(point.token_ids)]
@@ -105,10 +107,18 @@ class Answer:
 
     def _text(self, *, final: bool) -> str:
         """Text that may be sent after `_sent` tokens; only the end of an answer flushes what lags."""
-        text: str = getincrementaldecoder("utf-8")(errors="replace").decode(
-            bytes(self.token_ids[: self._sent]), final=final and self._sent == len(self.token_ids)
-        )
-        return text if final else text[: max(0, len(text) - self._text_lag)]
+        if final and self._sent == len(self.token_ids):
+            return self._whole_text
+        return self._whole_text[: max(0, self._whole_characters[self._sent] - self._text_lag)]
+
+
+def _whole_characters(data: bytes) -> list[int]:
+    """How many characters the first 0, 1, 2, ... bytes hold in full."""
+    decoder = getincrementaldecoder("utf-8")()
+    counts = [0]
+    for byte in data:
+        counts.append(counts[-1] + len(decoder.decode(bytes([byte]))))
+    return counts
 
 
 def answers(reply: Reply, request: generation_pb2.GenerateRequest, *, text_lag: int) -> list[Answer]:

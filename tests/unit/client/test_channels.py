@@ -56,6 +56,20 @@ def test_a_closed_pool_hands_out_nothing() -> None:
         pass
 
 
+def test_a_channel_closed_under_a_call_reads_as_a_closed_client() -> None:
+    pool, _ = make_pool(max_connections=1)
+    with pytest.raises(ValueError, match="other"), pool.lease():
+        raise ValueError("other")
+    with pytest.raises(outrider.CancelledError, match="the client is closed"):
+        call_while_closing(pool)
+
+
+def call_while_closing(pool: ChannelPool[str, str]) -> None:
+    with pool.lease():
+        pool.close()
+        raise ValueError("Cannot invoke RPC on closed channel!")
+
+
 def test_more_streams_than_a_connection_carries() -> None:
     with FakeServer() as server, server.client(max_connections=3) as client:
         streams = [client.stream(str(i)) for i in range(12)]

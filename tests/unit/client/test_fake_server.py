@@ -33,6 +33,12 @@ def test_text_waits_for_whole_characters_and_for_the_lag(stub: GenerationService
     assert deltas == ["", "", "a", "", "", "", "ü🚀"]
 
 
+def test_an_answer_cut_inside_a_character(server: FakeServer) -> None:
+    server.reply = "aü"
+    with server.client() as client:
+        assert client.generate("x", max_tokens=2).text == "a\ufffd"
+
+
 def test_max_tokens_ends_an_answer(server: FakeServer) -> None:
     with server.client() as client:
         generation = client.generate("x", max_tokens=5)

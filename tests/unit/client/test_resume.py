@@ -29,7 +29,7 @@ def shared() -> Iterator[FakeServer]:
         yield server
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     answers=st.lists(texts, min_size=1, max_size=3),
     faults=faults,
