@@ -200,7 +200,7 @@ def replica_counts(state: Any) -> str:
     """How many replicas of each deployment run, of how many that exist."""
     counts = []
     for name, deployment in state.deployments.items():
-        replicas = {str(key.value): count for key, count in deployment.replica_states.items()}
+        replicas = deployment.replica_states
         counts.append(f"{name} {replicas.get('RUNNING', 0)}/{sum(replicas.values())}")
     return ", ".join(counts) or "building the application"
 

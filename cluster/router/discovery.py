@@ -5,7 +5,7 @@ Serve pickles this module by value: keep no state here (`cluster.router.membersh
 
 from ray.serve.request_router import FIFOMixin, PendingRequest, RequestRouter, RunningReplica
 
-from cluster.router.membership import MEMBERSHIP
+from cluster.router import membership  # the module: a name from it would be pickled by value as well
 
 __all__ = ["DiscoveryRouter"]
 
@@ -20,7 +20,7 @@ class DiscoveryRouter(FIFOMixin, RequestRouter):  # type: ignore[misc]  # ray sh
         super().update_replicas(replicas)
         deployment = self._deployment_id
         reported = [(one.replica_metadata, one.routing_stats) for one in replicas]
-        MEMBERSHIP.publish(deployment.app_name, deployment.name, reported)
+        membership.MEMBERSHIP.publish(deployment.app_name, deployment.name, reported)
 
     async def choose_replicas(
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None

@@ -1,0 +1,65 @@
+"""Building the application needs neither torch nor a cluster; the router class survives Serve's pickling."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from ray import cloudpickle
+from ray.serve.config import RequestRouterConfig
+
+from cluster.app import build
+from cluster.config.arguments import OutriderArgs
+from cluster.deployments.gateway import check_tokenizers
+from cluster.router import membership
+from workers.core.errors import ConfigurationError
+
+MODEL = {"model": "models/none"}
+
+
+def arguments(**target: Any) -> OutriderArgs:
+    config = {"model": MODEL, **target}
+    draft = None if target.get("method") else {"config": {"model": MODEL}, "num_replicas": 2}
+    return OutriderArgs.model_validate({"model_name": "m", "target": {"config": config}, "draft": draft})
+
+
+def test_importing_the_application_loads_no_torch() -> None:
+    code = "import sys, cluster.app, cluster.cli.main; sys.exit(int('torch' in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0
+
+
+def test_three_deployments() -> None:
+    ingress = build(arguments())._bound_deployment
+    assert ingress.name == "Gateway"
+    verifiers, drafters = ingress.init_args[-2:]
+    assert verifiers._bound_deployment.name == "TargetVerifier"
+    assert drafters._bound_deployment.name == "DraftProposer"
+    assert drafters._bound_deployment.num_replicas == 2
+
+
+def test_without_a_draft_pool() -> None:
+    assert build(arguments(method="none"))._bound_deployment.init_args[-1] is None
+
+
+def test_the_gateway_takes_more_streams_than_serves_default() -> None:
+    assert build(arguments())._bound_deployment.max_ongoing_requests > 1000
+
+
+def test_the_pickled_router_publishes_into_this_process() -> None:
+    """Serve pickles the class by value; what it refers to must still be the one table of the process."""
+    config = RequestRouterConfig(request_router_class="cluster.router.discovery.DiscoveryRouter")
+    config._serialize_request_router_cls()
+    router = cloudpickle.loads(config.get_serialized_request_router_cls())
+    assert router.update_replicas.__globals__["membership"] is membership
+
+
+class FakeTokenizer:
+    def __init__(self, tokenizer_hash: str) -> None:
+        self.tokenizer_hash = tokenizer_hash
+        self.vocab_size = 64
+
+
+def test_different_tokenizers_are_refused_by_name() -> None:
+    check_tokenizers("t", FakeTokenizer("a"), "d", FakeTokenizer("a"))  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"target 't'.*draft 'd'.*differ"):
+        check_tokenizers("t", FakeTokenizer("a"), "d", FakeTokenizer("b"))  # type: ignore[arg-type]
