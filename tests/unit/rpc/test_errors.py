@@ -1,0 +1,146 @@
+"""Exceptions become statuses and come back as themselves, over real gRPC as well."""
+
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from outrider.v1 import verifier_pb2 as pb
+from outrider.v1 import verifier_pb2_grpc
+
+from workers.core import errors
+from workers.core.errors import (
+    ConfigurationError,
+    InternalError,
+    InvalidRequestError,
+    OutriderError,
+    OverloadedError,
+    UnavailableError,
+)
+from workers.rpc.channels import RpcOptions, open_channel, start_server
+from workers.rpc.errors import ERROR_METADATA_KEY, error_metadata, from_rpc_error, from_status, to_status
+
+KINDS = [getattr(errors, name) for name in errors.__all__ if name != "OutriderError"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_error_comes_back_as_itself(kind: type[OutriderError]) -> None:
+    code, details = to_status(kind("temperature: too hot: 7"))
+    assert code not in (grpc.StatusCode.OK, grpc.StatusCode.UNKNOWN)
+    assert details == f"{kind.__name__}: temperature: too hot: 7"
+    back = from_status(code, details)
+    assert type(back) is kind
+    assert str(back) == "temperature: too hot: 7"
+    assert error_metadata(details) == ((ERROR_METADATA_KEY, kind.__name__),)
+
+
+def test_a_subclass_travels_as_its_nearest_known_class() -> None:
+    class SpecialError(OverloadedError):
+        pass
+
+    assert to_status(SpecialError("full")) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "OverloadedError: full")
+
+
+def test_unknown_errors_do_not_leak_and_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        code, details = to_status(KeyError("secret"))
+    assert (code, details) == (grpc.StatusCode.INTERNAL, "InternalError: internal error")
+    assert "secret" in caplog.text
+    assert to_status(OutriderError("base"))[0] is grpc.StatusCode.INTERNAL
+
+
+def test_long_texts_are_cut() -> None:
+    assert len(to_status(InvalidRequestError("x" * 100_000))[1]) == 2048
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, UnavailableError),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, OverloadedError),
+        (grpc.StatusCode.INVALID_ARGUMENT, InvalidRequestError),
+        (grpc.StatusCode.UNKNOWN, InternalError),
+        (grpc.StatusCode.DATA_LOSS, InternalError),
+    ],
+)
+def test_statuses_of_foreign_origin(code: grpc.StatusCode, kind: type[OutriderError]) -> None:
+    assert type(from_status(code, "failed to connect: x")) is kind
+    assert str(from_status(code, "")) == code.name
+
+
+@dataclass
+class FailingService(verifier_pb2_grpc.VerifierServiceServicer):
+    error: Exception
+
+    async def Generate(
+        self, request: pb.VerifierGenerateRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[pb.VerifierGenerateResponse]:
+        yield pb.VerifierGenerateResponse(token_ids=[1])
+        raise self.error
+
+    async def GetInfo(
+        self, request: pb.VerifierGetInfoRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> pb.VerifierGetInfoResponse:
+        raise self.error
+
+    async def KvEvents(
+        self, request: pb.KvEventsRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[pb.KvEventsResponse]:
+        await context.abort(grpc.StatusCode.DATA_LOSS, "said by the handler itself")
+        yield pb.KvEventsResponse()
+
+
+@pytest.mark.parametrize("error", [OverloadedError("queue full"), ValueError("secret")])
+async def test_the_interceptor_maps_errors_of_handlers(error: Exception) -> None:
+    service = FailingService(error)
+    running = await start_server([lambda s: verifier_pb2_grpc.add_VerifierServiceServicer_to_server(service, s)])
+    expected = (
+        ("OverloadedError", "queue full") if isinstance(error, OverloadedError) else ("InternalError", "internal error")
+    )
+    async with open_channel(running.address) as channel:
+        stub: Any = verifier_pb2_grpc.VerifierServiceStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError) as unary:
+            await stub.GetInfo(pb.VerifierGetInfoRequest())
+        call = stub.Generate(pb.VerifierGenerateRequest())
+        assert (await call.read()).token_ids == [1]
+        with pytest.raises(grpc.aio.AioRpcError) as stream:
+            await call.read()
+        for caught in (unary.value, stream.value):
+            back = from_rpc_error(caught)
+            assert (type(back).__name__, str(back)) == expected
+            assert (ERROR_METADATA_KEY, expected[0]) in list(caught.trailing_metadata())
+        with pytest.raises(grpc.aio.AioRpcError) as own:
+            await stub.KvEvents(pb.KvEventsRequest()).read()
+        assert own.value.code() is grpc.StatusCode.DATA_LOSS
+        assert own.value.details() == "said by the handler itself"
+    await running.stop()
+
+
+async def test_servers_report_health_and_refuse_large_messages() -> None:
+    service = FailingService(ValueError())
+    running = await start_server(
+        [lambda s: verifier_pb2_grpc.add_VerifierServiceServicer_to_server(service, s)],
+        service_names=["outrider.v1.VerifierService"],
+        options=RpcOptions(max_message_bytes=10_000),
+    )
+    async with open_channel(running.address) as channel:
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        for name in ("", "outrider.v1.VerifierService"):
+            reply = await health.Check(health_pb2.HealthCheckRequest(service=name))
+            assert reply.status == health_pb2.HealthCheckResponse.SERVING
+        stub: Any = verifier_pb2_grpc.VerifierServiceStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.Generate(pb.VerifierGenerateRequest(cache_salt="x" * 20_000)).read()
+        assert isinstance(from_rpc_error(caught.value), OverloadedError)
+        assert "larger than max" in str(caught.value.details())
+    await running.stop()
+
+
+async def test_a_port_that_is_taken_is_an_error_that_names_it() -> None:
+    first = await start_server([])
+    with pytest.raises(ConfigurationError, match=str(first.port)):
+        await start_server([], port=first.port)
+    await first.stop()
