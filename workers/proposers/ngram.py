@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workers.core.config import NgramConfig
-from workers.core.proposal import DraftDistribution, Proposal, TreeBudget
-from workers.core.sampling_params import SpeculationMode, VerificationRule
+from workers.core.proposal import Proposal, TreeBudget
+from workers.core.sampling_params import SpeculationMode
 from workers.core.token_tree import ROOT, TokenTree
 from workers.proposers.base import CommitUpdate, DraftSession, Want
 from workers.proposers.ngram_index import NgramIndex
@@ -23,12 +23,14 @@ __all__ = ["NgramProposer"]
 @dataclass
 class _Session:
     index: NgramIndex
-    rule: VerificationRule
     paused: bool = False
 
 
 class NgramProposer:
-    """A `Proposer` that needs no model. Under `rejection` its trees are chains: a certain guess has no siblings."""
+    """A `Proposer` that needs no model.
+
+    Its guesses are certain, so under `rejection` they need no distributions: each is tried as a point mass.
+    """
 
     def __init__(self, config: NgramConfig) -> None:
         self._config = config
@@ -38,7 +40,7 @@ class NgramProposer:
         if session.request.mode is SpeculationMode.OFF:
             return
         index = NgramIndex(self._config.prompt_lookup_min, self._config.prompt_lookup_max, session.token_ids)
-        self._sessions[session.key] = _Session(index, session.request.rule)
+        self._sessions[session.key] = _Session(index)
 
     def wait(self, wants: Mapping[int, Want], timeout_s: float) -> None:
         """Nothing ever has to be waited for."""
@@ -49,9 +51,9 @@ class NgramProposer:
             session = self._sessions.get(key)
             if session is None or session.paused or want.base_len != len(session.index.tokens):
                 continue
-            tree = _trie(session.index, want.budget, chain=session.rule is VerificationRule.REJECTION)
+            tree = _trie(session.index, want.budget)
             if len(tree):
-                found[key] = Proposal(want.base_len, tree, _point_masses(tree, session.rule))
+                found[key] = Proposal(want.base_len, tree)
         return found
 
     def commit(self, updates: Sequence[CommitUpdate]) -> None:
@@ -71,12 +73,12 @@ class NgramProposer:
         self._sessions.clear()
 
 
-def _trie(index: NgramIndex, budget: TreeBudget, *, chain: bool) -> TokenTree:
-    """Merge continuations until the budget is spent; at most `max_width` of them (1 for a chain) branch off."""
+def _trie(index: NgramIndex, budget: TreeBudget) -> TokenTree:
+    """Merge up to `max_width` different continuations until the budget is spent."""
     tokens: list[int] = []
     parents: list[int] = []
     child_of: dict[tuple[int, int], int] = {}
-    branches, max_branches = 0, 1 if chain else budget.max_width
+    branches = 0
     for continuation in index.continuations(budget.max_depth):
         node, before = ROOT, len(tokens)
         for token in continuation:
@@ -89,14 +91,6 @@ def _trie(index: NgramIndex, budget: TreeBudget, *, chain: bool) -> TokenTree:
                 parents.append(node)
             node = child
         branches += len(tokens) > before
-        if branches == max_branches:
+        if branches == budget.max_width:
             break
     return TokenTree(tuple(tokens), tuple(parents))
-
-
-def _point_masses(tree: TokenTree, rule: VerificationRule) -> dict[int, DraftDistribution]:
-    if rule is not VerificationRule.REJECTION:
-        return {}
-    return {
-        parent: DraftDistribution((tree.token_ids[node],), (1.0,)) for node, parent in enumerate(tree.parent_indices)
-    }
