@@ -45,14 +45,10 @@ class Server:
     def thaw(self) -> None:
         self.process.send_signal(signal.SIGCONT)
 
-    def stop(self) -> None:
-        if self.process.is_running():
-            self.thaw()
-            self.process.terminate()
-            try:
-                self.process.wait(15)
-            except psutil.TimeoutExpired:
-                self.kill()
+    def stop(self, patience_s: float = 15.0) -> int:
+        """SIGTERM, then wait for a clean end; the exit status."""
+        self.process.terminate()
+        return int(self.process.wait(patience_s))
 
 
 @contextmanager
@@ -78,7 +74,8 @@ def _server(module: str, config: Mapping[str, Any], folder: Path, port: int) -> 
     try:
         yield server
     finally:
-        server.stop()
+        if process.is_running():
+            server.kill()
 
 
 @contextmanager

@@ -31,10 +31,10 @@ class Scheduler:
         while self.waiting and len(self.running) < self.max_running:
             state = self.waiting[0]
             table = self._kv_cache.open(state.tokens, state.request.cache_salt)
-            if not self._kv_cache.reserve(table, len(state.tokens)):
+            missing = len(state.tokens) - table.capacity
+            if missing > self._kv_cache.num_free_blocks * self._kv_cache.block_size:
                 self._kv_cache.close(table)
                 break
-            self._kv_cache.trim(table, table.num_cached_tokens)
             state.table = table
             state.num_computed = table.num_cached_tokens
             self.running.append(self.waiting.popleft())

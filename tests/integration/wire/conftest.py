@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration.processes import Server, VerifierClient, drafter_process, verifier_process
 
-SPECULATION = {"max_depth": 4, "max_width": 3, "max_nodes": 12, "max_grace_ms": 3000.0, "allow_typical": True}
+SPECULATION = {"max_depth": 4, "max_width": 3, "max_nodes": 12, "max_grace_ms": 1000.0, "allow_typical": True}
 
 
 @pytest.fixture(scope="package")
