@@ -11,7 +11,7 @@ from workers.core.request import GenerationRequest, StepOutput
 from workers.core.sampling_params import SamplingParams, SpeculationMode, SpeculationParams
 from workers.models.loaded import LoadedModel
 from workers.proposers.base import Proposer
-from workers.proposers.null import NullProposer
+from workers.proposers.none import NullProposer
 from workers.verifier.assembly import build_engine
 from workers.verifier.engine import VerifierEngine
 

@@ -14,7 +14,7 @@ from workers.core.statistics import GenerationStats
 from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
 from workers.proposers.base import Proposer
-from workers.proposers.null import NullProposer
+from workers.proposers.none import NullProposer
 from workers.verifier.assembly import build_engine
 from workers.verifier.engine import VerifierEngine
 

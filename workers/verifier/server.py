@@ -20,7 +20,7 @@ from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
 from workers.proposers.base import Proposer
 from workers.proposers.ngram import NgramProposer
-from workers.proposers.null import NullProposer
+from workers.proposers.none import NullProposer
 from workers.proposers.remote import RemoteProposer
 from workers.rpc.channels import RunningServer, start_server
 from workers.rpc.handshake import VerifierIdentity

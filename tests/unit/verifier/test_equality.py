@@ -12,7 +12,7 @@ from workers.core.request import GenerationRequest
 from workers.core.sampling_params import SamplingParams, SpeculationMode, VerificationRule
 from workers.core.token_tree import TokenTree
 from workers.models.loaded import LoadedModel
-from workers.proposers.null import NullProposer
+from workers.proposers.none import NullProposer
 
 VOCAB = 512
 PROMPTS = [[random.Random(i).randrange(3, VOCAB) for _ in range(5 + 7 * i)] for i in range(5)]
