@@ -17,8 +17,12 @@ __all__ = ["coupled_children", "sample_children"]
 
 # Drafters draw under a seed of their own: never the verifier's numbers.
 _DRAFTER = 0xD1B54A32D192ED03
-# Measured, see `sample_children`.
-_REFUSAL_WEIGHT = 0.5
+# Estimated probability of acceptance: 1 - weight * (1 - collision probability of the draft), for the first child and
+# for later ones. Least squares over 3,000 simulated nodes (2,000 tokens, normal logits of scale 1.5 to 5; the draft's
+# differ from the target's by unit normal noise). Mean true acceptance of children 1 to 4, given that they are tried:
+# 0.57, 0.19, 0.11, 0.07; estimate against truth by quartile of the first: 0.49/0.42, 0.52/0.55, 0.56/0.61, 0.72/0.71.
+_FIRST_WEIGHT = 0.53
+_LATER_WEIGHT = 0.95
 
 
 def coupled_children(
@@ -56,7 +60,7 @@ def sample_children(
     survival: list[float] = []
     left, unclaimed = dict(listed), 1.0
     while left and len(drawn) < width:
-        acceptance = _acceptance(left)
+        acceptance = _acceptance(left, _LATER_WEIGHT if drawn else _FIRST_WEIGHT)
         survival.append(unclaimed * acceptance)
         unclaimed *= 1.0 - acceptance
         drawn.append(_draw(left, uniform(draft_seed, position, 1 + len(drawn))))
@@ -71,10 +75,10 @@ def _draw(probs: dict[int, float], uniform_number: float) -> int:
     return tokens[min(bisect_right(cumulative, uniform_number * cumulative[-1]), len(tokens) - 1)]
 
 
-def _acceptance(probs: dict[int, float]) -> float:
-    """Estimated probability that a draw from the draft is accepted: 1 when it is certain, less the flatter it is."""
+def _acceptance(probs: dict[int, float], weight: float) -> float:
+    """Estimated probability that a draw from an unnormalised draft is accepted: 1 when it is certain."""
     collision = sum(p * p for p in probs.values()) / sum(probs.values()) ** 2
-    return 1.0 - _REFUSAL_WEIGHT * (1.0 - collision)
+    return 1.0 - weight * (1.0 - collision)
 
 
 def _check_width(width: int) -> None:

@@ -17,25 +17,43 @@ only would be a permutation of each other. Sources: Salmon et al., "Parallel ran
 "Prospecting for hash functions" (shifts and factors of the 32-bit hash).
 """
 
+import math
 from collections import OrderedDict
+from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
-__all__ = ["NoiseCache", "derive_seed", "gumbel_noise", "gumbel_noise_of", "uniform"]
+__all__ = ["NoiseCache", "derive_seed", "gumbel_noise", "gumbel_noise_of", "noise_at_least", "uniform"]
 
 _MASK64 = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _NOISE_STREAM = 0
+_FROM_SIGNED = (1 << 31) + 0.5  # from h - 2^31 to h + 0.5
+
+Bits = TypeVar("Bits", torch.Tensor, npt.NDArray[np.int32])  # both wrap on overflow
 
 
 def gumbel_noise(seed: int, position: int, vocab_size: int, device: torch.device | str = "cpu") -> torch.Tensor:
     """Gumbel(0, 1) noise of every token at `position` (index of the token in prompt + output). float32 [vocab]."""
-    return _gumbel(_key(seed, position, _NOISE_STREAM), torch.arange(vocab_size, dtype=torch.int32, device=device))
+    bits = _hash32(torch.arange(vocab_size, dtype=torch.int32, device=device), _key(seed, position, _NOISE_STREAM))
+    values = bits.to(torch.float64).add_(_FROM_SIGNED).mul_(2.0**-32)
+    return values.log_().neg_().log_().neg_().to(torch.float32)
 
 
-def gumbel_noise_of(seed: int, position: int, token_ids: torch.Tensor) -> torch.Tensor:
-    """The entries of `gumbel_noise` that belong to `token_ids`, integer [n]. float32 [n]."""
-    return _gumbel(_key(seed, position, _NOISE_STREAM), token_ids.to(torch.int32, copy=True))
+def gumbel_noise_of(seed: int, position: int, token_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    """The entries of `gumbel_noise` that belong to `token_ids` [n], on the host. float32 [n]."""
+    bits = _hash32(token_ids.astype(np.int32), _key(seed, position, _NOISE_STREAM))
+    noise: npt.NDArray[np.float64] = -np.log(-np.log((bits + _FROM_SIGNED) * 2.0**-32))
+    return noise.astype(np.float32)
+
+
+def noise_at_least(level: float, seed: int, position: int, vocab_size: int) -> npt.NDArray[np.bool_]:
+    """Tokens with a noise of at least `level`, and perhaps a few that are just below it. bool [vocab]."""
+    bits = _hash32(np.arange(vocab_size, dtype=np.int32), _key(seed, position, _NOISE_STREAM))
+    lowest = math.floor(math.exp(-math.exp(-level)) * 2.0**32) - 256  # the least hash; 256 = far above rounding
+    return bits >= max(lowest, 0) - (1 << 31)
 
 
 def uniform(seed: int, position: int, stream: int) -> float:
@@ -72,15 +90,6 @@ class NoiseCache:
         return noise
 
 
-def _gumbel(key: int, counters: torch.Tensor) -> torch.Tensor:
-    """Gumbel noise of int32 [n] (overwritten) under a key. float32 [n]."""
-    bits = _hash32(counters, key & 0xFFFFFFFF, key >> 32)
-    # int32 holds the bits of h; flipping the top one makes the signed value h - 2^31.
-    values = bits.bitwise_xor_(-(1 << 31)).to(torch.float64)
-    values.add_((1 << 31) + 0.5).mul_(2.0**-32)
-    return values.log_().neg_().log_().neg_().to(torch.float32)
-
-
 def _key(seed: int, position: int, stream: int) -> int:
     """64 bits from (seed, position, stream), each an integer in [0, 2^64)."""
     return _mix64(_mix64(_mix64(seed + _GOLDEN) + position * _GOLDEN + 1) ^ _mix64(stream))
@@ -94,22 +103,20 @@ def _mix64(value: int) -> int:
     return value ^ (value >> 31)
 
 
-def _hash32(bits: torch.Tensor, low_key: int, high_key: int) -> torch.Tensor:
-    """The hash of the module docstring, on int32 [n] in place."""
-    scratch = torch.empty_like(bits)
-    bits.bitwise_xor_(_signed(low_key))
-    _xor_shift(bits, 16, scratch)
-    bits.mul_(0x21F0AAAD)
-    _xor_shift(bits, 15, scratch)
-    bits.bitwise_xor_(_signed(high_key)).mul_(0x735A2D97)
-    _xor_shift(bits, 15, scratch)
+def _hash32(bits: Bits, key: int) -> Bits:
+    """The hash of the module docstring less 2^31, on int32 [n] in place; the masks make its shifts logical.
+
+    (int32 holds the bits of h; flipping the top one makes the signed value h - 2^31.)
+    """
+    bits ^= _signed(key & 0xFFFFFFFF)
+    bits ^= (bits >> 16) & 0xFFFF
+    bits *= 0x21F0AAAD
+    bits ^= (bits >> 15) & 0x1FFFF
+    bits ^= _signed(key >> 32)
+    bits *= 0x735A2D97
+    bits ^= (bits >> 15) & 0x1FFFF
+    bits ^= -(1 << 31)
     return bits
-
-
-def _xor_shift(bits: torch.Tensor, distance: int, scratch: torch.Tensor) -> None:
-    """bits ^= bits >> distance; the mask makes the arithmetic shift of int32 a logical one."""
-    torch.bitwise_right_shift(bits, distance, out=scratch)
-    bits.bitwise_xor_(scratch.bitwise_and_((1 << (32 - distance)) - 1))
 
 
 def _signed(word: int) -> int:

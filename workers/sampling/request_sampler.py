@@ -1,20 +1,19 @@
 """Everything that the verification of one request needs besides logits and proposal."""
 
-import math
 from collections.abc import Iterable, Sequence
 
 import torch
 
 from workers.core.request import GenerationRequest
 from workers.sampling.filters import best_token
+from workers.sampling.gumbel_max import gumbel_argmax
 from workers.sampling.logits import LogitsProcessor
-from workers.sampling.noise import NoiseCache, gumbel_noise_of
 
 __all__ = ["RequestSampler"]
 
 
 class RequestSampler:
-    """Processor, noise and committed output of one request.
+    """Processor, seed and committed output of one request.
 
     A `path` is the tokens that follow the committed output, down to the node whose logits row is looked at.
     """
@@ -38,7 +37,6 @@ class RequestSampler:
             eos_token_ids=eos,
             device=device,
         )
-        self.noise = NoiseCache(request.seed, vocab_size, device)
         self.output_token_ids: list[int] = []
         self._prompt_len = len(request.prompt_token_ids)
         self._end_tokens = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else eos)
@@ -66,8 +64,4 @@ class RequestSampler:
         """Gumbel-max: an exact sample of the target, fixed by (seed, position) alone; plain argmax when greedy."""
         if self.params.greedy:
             return best_token(log_probs)
-        position = self.committed_len + len(path)
-        if not self.processor.filters:
-            return best_token(log_probs + self.noise.at(position))
-        kept = (log_probs > -math.inf).nonzero().squeeze(1)  # few: their noise alone costs a tenth
-        return int(kept[best_token(log_probs[kept] + gumbel_noise_of(self.seed, position, kept))])
+        return gumbel_argmax(log_probs, self.seed, self.committed_len + len(path), few=self.processor.filters)

@@ -16,6 +16,7 @@ from workers.core.token_tree import ROOT, TokenTree
 from workers.sampling.base import Rule
 from workers.sampling.coupled import CoupledRule
 from workers.sampling.drafting import coupled_children, sample_children
+from workers.sampling.noise import gumbel_noise
 from workers.sampling.request_sampler import RequestSampler
 
 PROMPT = (1, 2)
@@ -122,7 +123,8 @@ def coupled(draft: TableModel, *, depth: int, width: int) -> Propose:
     def propose(sampler: RequestSampler, committed: Sequence[int]) -> Proposal:
         def children_of(path: Sequence[int], salt: int) -> tuple[list[int], None]:
             log_probs = sampler.log_probs(draft.logits((*committed, *path)), path)
-            noise = None if sampler.params.greedy else sampler.noise.at(len(committed) + len(path))
+            position = len(committed) + len(path)
+            noise = None if sampler.params.greedy else gumbel_noise(sampler.seed, position, draft.vocab_size)
             return coupled_children(log_probs, noise, width)[0], None
 
         return grown(len(committed), depth, children_of)

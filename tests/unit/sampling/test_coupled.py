@@ -23,6 +23,7 @@ from workers.core.proposal import Proposal
 from workers.core.sampling_params import VerificationRule
 from workers.core.token_tree import TokenTree
 from workers.sampling.coupled import CoupledRule
+from workers.sampling.noise import gumbel_noise
 from workers.sampling.request_sampler import RequestSampler
 from workers.sampling.rules import rule_for
 
@@ -90,7 +91,7 @@ def test_marginal_distribution_over_seeds_is_the_targets() -> None:
 def test_wrong_noise_is_noticed() -> None:
     class OneNoise(CoupledRule):
         def verify(self, proposal, logits, sampler, max_tokens=None):  # type: ignore[no-untyped-def]
-            logits = logits + sampler.noise.at(0)  # the same noise at every position, on top
+            logits = logits + gumbel_noise(sampler.seed, 0, 8)  # the same noise at every position, on top
             return super().verify(proposal, logits, sampler, max_tokens)
 
     assert sequence_test(TARGET, nothing, OneNoise(), length=2, samples=600) < 1e-9
