@@ -12,7 +12,7 @@ from workers.core.errors import OverloadedError
 
 
 async def _soon(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(1.0):
+    async with asyncio.timeout(5.0):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -27,7 +27,7 @@ async def test_closing_the_stream_cancels_the_verifiers(gateway: StartHarness, n
         stream = harness.service.generate(ask(n=n, max_tokens=400))
         for _ in range(4):
             await anext(stream)
-        assert harness.verifiers[0].running == n
+        await _soon(lambda: harness.verifiers[0].running == n)
         await stream.aclose()
         await _soon(lambda: _idle(harness))
         assert harness.verifiers[0].cancelled == n
