@@ -14,7 +14,13 @@ import grpc
 from outrider.v1 import draft_pb2 as pb
 from outrider.v1 import draft_pb2_grpc
 
-from workers.core.errors import IncompatibleError, OutriderError, ProtocolViolationError, UnavailableError
+from workers.core.errors import (
+    IncompatibleError,
+    InvalidRequestError,
+    OutriderError,
+    ProtocolViolationError,
+    UnavailableError,
+)
 from workers.proposers.inbox import Inbox, LinkDown, LinkUp
 from workers.rpc.channels import RpcOptions, open_channel
 from workers.rpc.errors import from_rpc_error, from_status
@@ -97,7 +103,7 @@ class DraftLink:
 
     def _down_by(self, error: OutriderError) -> LinkDown:
         incompatible = isinstance(error, IncompatibleError)
-        if incompatible or isinstance(error, ProtocolViolationError):
+        if incompatible or isinstance(error, (ProtocolViolationError, InvalidRequestError)):
             _log.error("drafter %s is not used for %g s: %s", self.address, self._options.barred_s, error)
             return LinkDown(self, self.address, self._generation, str(error), barred=True, incompatible=incompatible)
         return self._down(str(error))
