@@ -3,6 +3,8 @@
 Import it before Ray: the environment that it sets is read while Ray is imported.
 """
 
+import contextlib
+import logging
 import os
 import secrets
 import socket
@@ -119,6 +121,7 @@ class LocalCluster:
         from ray.serve.config import gRPCOptions
         from ray.serve.context import _get_global_client
 
+        logging.getLogger("ray.serve").setLevel(logging.WARNING)
         self._started_serve = _get_global_client(raise_if_no_controller_running=False) is None
         self.log("Starting Ray Serve" if self._started_serve else "Ray Serve already runs: keeping its ports")
         serve.start(
@@ -178,12 +181,14 @@ class LocalCluster:
         children = _children() if self.private else []
         self._connected = False
         self.log("Stopping")
-        if self._started_serve:
-            serve.shutdown()
-        else:
-            for name in self._applications:
-                serve.delete(name)
-        ray.shutdown()
+        # Serve ends by killing its controller, which Ray reports as a failure on stdout.
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+            if self._started_serve:
+                serve.shutdown()
+            else:
+                for name in self._applications:
+                    serve.delete(name)
+            ray.shutdown()
         _await_exit(children)
 
 

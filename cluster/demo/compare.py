@@ -65,34 +65,28 @@ def compare(client: Client, prompt: DemoPrompt, on_text: Callable[[str, str], No
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """Two lines for each prompt: plain and speculative."""
     table = Table(title="Speculation against plain decoding (same run, same weights)", title_justify="left")
-    table.add_column("prompt", max_width=28)
-    for name in (
-        "tokens",
-        "verify steps",
-        "acceptance length",
-        "tok/s plain",
-        "tok/s spec.",
-        "speed-up",
-        "TTFT ms",
-        "equal",
-    ):
+    table.add_column("prompt")
+    table.add_column("decoding")
+    for name in ("tokens", "verify\nsteps", "acceptance\nlength", "tokens/s", "TTFT\nms", "equal\ntexts"):
         table.add_column(name, justify="right")
-    for one in comparisons:
-        plain, spec = one.plain.stats, one.speculative.stats
-        slow, fast = plain.decode_tokens_per_second, spec.decode_tokens_per_second
-        table.add_row(
-            one.prompt.text,
-            str(spec.output_tokens),
-            f"{plain.verify_steps} → {spec.verify_steps}",
-            f"{spec.acceptance_length:.2f}",
-            f"{slow:.1f}",
-            f"{fast:.1f}",
-            f"{fast / slow:.2f}x" if slow else "-",
-            f"{plain.time_to_first_token_ms:.0f} / {spec.time_to_first_token_ms:.0f}",
-            "[green]yes[/]" if one.equal else "[bold red]NO[/]",
-        )
+    for number, one in enumerate(comparisons, 1):
+        equal = "[green]yes[/]" if one.equal else "[bold red]NO[/]"
+        table.add_row(f"{number} (T={one.prompt.temperature:g})", "plain", *_numbers(one.plain), "")
+        table.add_row("", "speculative", *_numbers(one.speculative), equal, end_section=True)
     return table
+
+
+def _numbers(result: Generation) -> tuple[str, ...]:
+    stats = result.stats
+    return (
+        str(stats.output_tokens),
+        str(stats.verify_steps),
+        f"{stats.acceptance_length:.2f}",
+        f"{stats.decode_tokens_per_second:.1f}",
+        f"{stats.time_to_first_token_ms:.0f}",
+    )
 
 
 def show_difference(console: Console, one: Comparison) -> None:

@@ -95,8 +95,8 @@ def _serve_and_compare(console: Console, model: DemoModel, work: Path) -> tuple[
             client = Client(f"127.0.0.1:{cluster.grpc_port}", timeout=CALL_TIMEOUT_S)
             warm_up(client)
         with client:
-            for prompt in PROMPTS:
-                console.rule(f"[bold]{escape(prompt.text)}[/]", align="left")
+            for number, prompt in enumerate(PROMPTS, 1):
+                console.print(f"[bold]{number}. {escape(prompt.text)}[/]", end="")
                 comparisons.append(compare(client, prompt, _Printer(console)))
                 console.print("\n")
                 memory = max(memory, resident_bytes())

@@ -1,0 +1,89 @@
+"""The demonstration's table, configuration and source of the model."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from outrider import FinishReason, Generation, GenerationStats, Output
+from rich.console import Console
+
+from cluster.config.loader import load_config
+from cluster.demo.compare import PROMPTS, Comparison, comparison_table, show_difference
+from cluster.demo.model import NEEDED_FILES, fetch_demo_model, is_complete
+from cluster.demo.run import resident_bytes
+from cluster.demo.settings import demo_document, write_document
+
+
+def generation(*token_ids: int, steps: int) -> Generation:
+    stats = GenerationStats(
+        output_tokens=len(token_ids), verify_steps=steps, time_to_first_token_ms=100.0, total_ms=1100.0
+    )
+    output = Output(0, "text", token_ids, (), FinishReason.LENGTH, "", stats)
+    return Generation("id", "m", 1, (output,), 1)
+
+
+SAME = Comparison(PROMPTS[0], generation(1, 2, 3, 4, steps=4), generation(1, 2, 3, 4, steps=2))
+OTHER = replace(SAME, speculative=generation(1, 2, 9, 4, steps=2))
+
+
+def rendered(thing: object) -> str:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(thing)
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return text
+
+
+def test_equal_means_token_for_token() -> None:
+    assert SAME.equal
+    assert not OTHER.equal
+
+
+def test_table_shows_steps_acceptance_and_equality() -> None:
+    text = rendered(comparison_table([SAME, OTHER]))
+    assert "2.00" in text  # acceptance length of 4 tokens in 2 steps
+    assert "3.0" in text  # tokens after the first in one second
+    assert "yes" in text
+    assert "NO" in text
+
+
+def test_difference_is_located() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    show_difference(console, OTHER)
+    assert "token 2" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_two_greedy_prompts_and_a_sampled_one() -> None:
+    assert [one.temperature for one in PROMPTS] == [0.0, 0.0, 0.8]
+    assert all(64 <= one.max_tokens <= 96 for one in PROMPTS)
+
+
+def test_configuration_is_one_that_serve_takes(tmp_path: Path) -> None:
+    document = demo_document(tmp_path / "target", draft_layers=(0, 29), grpc_port=9001, http_port=8001)
+    args = load_config(write_document(tmp_path / "demo.yaml", document)).args
+    assert args.draft is not None
+    assert args.draft.config.model.layers == (0, 29)
+    assert args.draft.config.model.model == args.target.config.model.model
+    assert yaml.safe_load((tmp_path / "demo.yaml").read_text()) == document
+
+
+def test_a_model_that_is_there_is_not_fetched(tmp_path: Path) -> None:
+    for name in NEEDED_FILES:
+        (tmp_path / name).touch()
+    lines: list[str] = []
+    assert fetch_demo_model(tmp_path, lines.append) == tmp_path
+    assert len(lines) == 1
+    assert "already" in lines[0]
+
+
+@pytest.mark.parametrize("missing", NEEDED_FILES)
+def test_a_partial_folder_is_not_a_model(tmp_path: Path, missing: str) -> None:
+    for name in NEEDED_FILES:
+        if name != missing:
+            (tmp_path / name).touch()
+    assert not is_complete(tmp_path)
+
+
+def test_memory_is_measured() -> None:
+    assert resident_bytes() > 2**24
