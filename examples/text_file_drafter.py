@@ -102,8 +102,11 @@ class TextFileDrafter(draft_pb2_grpc.DraftServiceServicer):
             if proposals:
                 yield draft_pb2.DrafterFrame(proposals=proposals)
 
-    def KvEvents(self, request: verifier_pb2.KvEventsRequest, context: grpc.ServicerContext) -> None:
+    def KvEvents(
+        self, request: verifier_pb2.KvEventsRequest, context: grpc.ServicerContext
+    ) -> Iterator[verifier_pb2.KvEventsResponse]:
         context.abort(grpc.StatusCode.UNIMPLEMENTED, "this drafter has no cache")
+        yield verifier_pb2.KvEventsResponse()
 
     def apply(self, frame: draft_pb2.VerifierFrame, sessions: dict[int, Session]) -> list[int]:
         """Take in a frame; the sessions that now wait for a proposal."""

@@ -86,6 +86,10 @@ class DraftLink:
                 down = self._down(f"no welcome within {self._options.handshake_timeout_s} s")
             except OutriderError as error:
                 down = self._down_by(error)
+            except asyncio.CancelledError:
+                if _being_cancelled():
+                    raise
+                down = self._down("the connection broke")  # gRPC cancels a call that it cannot write to
             except Exception as error:  # noqa: BLE001 - a link that ended without a word would strand its sessions
                 _log.error("draft stream to %s failed unexpectedly", self.address, exc_info=error)
                 down = self._down("an unexpected error")
@@ -139,8 +143,6 @@ class DraftLink:
         try:
             done, _ = await asyncio.wait({reader, writer, self._failed}, return_when=asyncio.FIRST_COMPLETED)
             for ended in done:
-                if ended.cancelled():  # gRPC cancels a call whose connection broke while writing
-                    raise UnavailableError("the connection broke")
                 ended.result()
         finally:
             reader.cancel()
@@ -164,3 +166,8 @@ async def _write(call: Any, frame: pb.VerifierFrame) -> None:
         await call.write(frame)
     except asyncio.InvalidStateError:
         raise from_status(await call.code(), await call.details() or "the stream ended") from None
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
