@@ -22,6 +22,10 @@ class Feed:
     count: int
 
     @property
+    def num_tokens(self) -> int:
+        return self.count
+
+    @property
     def reaches_root(self) -> bool:
         return self.session.table.num_computed + self.count == self.session.base_len
 
@@ -58,6 +62,10 @@ class Expand:
     session: Session
     nodes: Sequence[Node]
     slots: Sequence[int]
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.nodes)
 
     def chunk(self) -> SequenceChunk:
         """Each node sees all committed tokens, its ancestors and itself."""

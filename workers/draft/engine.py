@@ -87,6 +87,11 @@ class DraftEngine:
     def num_sessions(self) -> int:
         return len(self._book.sessions)
 
+    @property
+    def num_pruned_trees(self) -> int:
+        """Trees that gave way to others because the pool was full."""
+        return self._book.memory.num_pruned
+
     def refuse_new_sessions(self) -> None:
         self._book.accepting = False
 
@@ -130,7 +135,7 @@ class DraftEngine:
             book.end(session, SessionErrorCode.OVER_CAPACITY, message)
         if plan.works:
             self._forward(plan.works)
-            self._emit_ready()
+        self._emit_ready()  # also of trees that found no memory to grow in
         self._flush()
         return bool(plan.works)
 

@@ -4,6 +4,7 @@ Unused prefix blocks go first (the manager sees to that), then the trees of the 
 recently: a tree only costs speed, and can be drawn again.
 """
 
+import math
 from collections.abc import Collection, Mapping
 
 from workers.draft.session import Session, SessionKey
@@ -25,34 +26,28 @@ class TreeMemory:
 
         `busy` sessions are part of the coming forward and keep their trees.
         """
-        victims = self._victims(session, busy, stop=None)
         while not self._manager.reserve(session.table, num_tokens):
-            if not victims:
+            if not self._prune_one(session, busy, math.inf):
                 return False
-            self._prune(victims.pop())
         return True
 
     def take_scratch(self, session: Session, count: int, busy: Collection[Session] = ()) -> list[int] | None:
         """Slots for tree nodes. Only trees of sessions used less recently give way, so that no two take turns."""
-        victims = self._victims(session, busy, stop=session.last_used)
         while (slots := session.scratch.take(count)) is None:
-            if not victims:
+            if not self._prune_one(session, busy, session.last_used):
                 return None
-            self._prune(victims.pop())
         return slots
 
-    def _victims(self, session: Session, busy: Collection[Session], stop: int | None) -> list[Session]:
-        """Sessions whose trees may go, the next one last."""
-        holders = [
+    def _prune_one(self, session: Session, busy: Collection[Session], used_before: float) -> bool:
+        """Prune the least recently used tree, if there is one to prune."""
+        holders = (
             other
             for other in self._sessions.values()
-            if other is not session
-            and other not in busy
-            and other.scratch.num_blocks
-            and (stop is None or other.last_used < stop)
-        ]
-        return sorted(holders, key=lambda s: -s.last_used)
-
-    def _prune(self, session: Session) -> None:
-        session.prune_tree()
+            if other.scratch.num_blocks and other.last_used < used_before and other is not session and other not in busy
+        )
+        victim = min(holders, key=lambda s: s.last_used, default=None)
+        if victim is None:
+            return False
+        victim.prune_tree()
         self.num_pruned += 1
+        return True

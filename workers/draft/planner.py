@@ -21,14 +21,13 @@ class Plan:
 
     works: list[Work] = field(default_factory=list)
     over_capacity: list[Session] = field(default_factory=list)
+    sessions: set[Session] = field(default_factory=set)  # that have work in it
+    num_tokens: int = 0
 
-    @property
-    def num_tokens(self) -> int:
-        return sum(w.count if isinstance(w, Feed) else len(w.nodes) for w in self.works)
-
-    @property
-    def sessions(self) -> set[Session]:
-        return {work.session for work in self.works}
+    def add(self, work: Work) -> None:
+        self.works.append(work)
+        self.sessions.add(work.session)
+        self.num_tokens += work.num_tokens
 
 
 def plan_step(sessions: Iterable[Session], limits: SessionLimits, memory: TreeMemory, max_tokens: int) -> Plan:
@@ -63,7 +62,7 @@ def _add_feed(plan: Plan, session: Session, memory: TreeMemory, room: int) -> No
     if not memory.reserve_context(session, session.base_len, plan.sessions):
         plan.over_capacity.append(session)
         return
-    plan.works.append(Feed(session, min(room, _pending(session))))
+    plan.add(Feed(session, min(room, _pending(session))))
 
 
 def _add_levels(plan: Plan, wanted: Sequence[Wanted], limits: SessionLimits, memory: TreeMemory, room: int) -> None:
@@ -83,4 +82,4 @@ def _add_levels(plan: Plan, wanted: Sequence[Wanted], limits: SessionLimits, mem
         if slots is None:
             session.starved = True
         else:
-            plan.works.append(Expand(session, nodes, slots))
+            plan.add(Expand(session, nodes, slots))
