@@ -207,12 +207,12 @@ async def _read(
 def _failure_of(error: grpc.RpcError | asyncio.CancelledError) -> Failure:
     """How an attempt ended; raises `error` again when it is the reading task that is being cancelled.
 
-    grpc.aio reports the status CANCELLED as `asyncio.CancelledError`, whether the server (a proxy that resets the
-    stream) or this side ended the RPC.
+    grpc.aio raises `asyncio.CancelledError` also when not the task but the RPC was cancelled: by `cancel` from another
+    task, or by closing the client. The caller tells these two apart.
     """
     if isinstance(error, grpc.RpcError):
         return Failure.of(error)
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise error
-    return Failure(grpc.StatusCode.CANCELLED, "the stream was reset")
+    return Failure(grpc.StatusCode.CANCELLED, "the RPC was cancelled")

@@ -38,14 +38,15 @@ def finished(index: int, reason: str = "FINISH_REASON_STOP", **fields: Any) -> g
 
 
 def test_resume_points_say_what_has_arrived_in_code_points() -> None:
-    call = new_call(n=3)
+    call = new_call(n=4)
     assert not call.begin_attempt()[0].resume
-    for event in (started(), delta(0, [1, 2, 3], "🚀ü"), delta(2, [9], ""), finished(2)):
+    for event in (started(), delta(0, [1, 2, 3], "🚀ü"), delta(2, [9], ""), finished(2), finished(3)):
         call.receive(event)
     request, _ = call.begin_attempt()
     assert list(request.resume) == [
         generation_pb2.ResumePoint(index=0, token_ids=[1, 2, 3], text_length=2),
         generation_pb2.ResumePoint(index=2, token_ids=[9], finished=True),
+        generation_pb2.ResumePoint(index=3, finished=True),
     ]
     assert (request.request_id, request.sampling.seed, request.text) == ("r", 7, "x")
 

@@ -17,7 +17,7 @@ CODE = grpc.StatusCode
 BREAKS = [CODE.UNAVAILABLE, CODE.INTERNAL, CODE.UNKNOWN, CODE.CANCELLED, CODE.ABORTED, CODE.OK]
 PATIENT = {"retry": RetryPolicy(max_attempts=20, max_suspect_attempts=20)}
 
-texts = st.text(st.sampled_from("ab ü世🚀\n"), min_size=1, max_size=12)
+texts = st.text(st.sampled_from("ab ü世🚀\n"), max_size=12)
 faults = st.lists(
     st.builds(Fault, code=st.sampled_from(BREAKS), after_tokens=st.none() | st.integers(0, 12)), max_size=6
 )
@@ -128,6 +128,23 @@ def test_a_full_server_is_waited_for(caller: Caller, server: FakeServer, clock: 
     server.fail_next(*([Fault(CODE.RESOURCE_EXHAUSTED, "OverloadedError: full")] * 3))
     assert caller.generate(server.target, clock, {"retry": RetryPolicy(jitter=0.0)}, prompt="x").attempts == 4
     assert clock.sleeps == [0.5, 1.0, 2.0]
+
+
+def test_a_stream_is_not_continued_by_another_model() -> None:
+    with FakeServer("word " * 400, delay_s=0.005) as server:
+
+        def replace_model(seconds: float) -> None:
+            server.model = "other"
+
+        server.fail_next(Fault(CODE.UNAVAILABLE, after_tokens=4))
+        with server.client(sleep=replace_model) as client:
+            with pytest.raises(
+                outrider.ProtocolViolationError, match=r"model 'fake'; the server answered .* 'other'"
+            ) as e:
+                client.generate("x")
+            assert server.cancelled.wait(5.0)  # while the error is still held
+            assert e.value.partial is not None
+            assert e.value.partial.text == "word"
 
 
 @pytest.mark.parametrize("method", ["model_info", "server_info", "count_tokens"])
