@@ -109,7 +109,7 @@ class FakeVerifier(verifier_pb2_grpc.VerifierServiceServicer):
                 if fault is not None and sent >= fault.after_tokens:
                     await _fail(fault, context)
                     return
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):  # while it waits / while it sends
             self.cancelled += 1
             raise
         finally:
