@@ -1,22 +1,24 @@
-"""Fixtures for all tests: the tiny model pair, built once."""
+"""Fixtures for all tests: the tiny model pair, built once. torch is imported only where a test needs it."""
 
+import os
 from pathlib import Path
 
 import pytest
-import torch
 
-from workers.models.tiny import build_tiny_draft, build_tiny_model
-
-torch.set_num_threads(1)  # tiny matrices: threads only get into each other's way
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny matrices: threads only get into each other's way
 
 
 @pytest.fixture(scope="session")
 def tiny_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the tiny target model."""
+    from workers.models.tiny import build_tiny_model
+
     return build_tiny_model(tmp_path_factory.mktemp("target"))
 
 
 @pytest.fixture(scope="session")
 def tiny_draft(tmp_path_factory: pytest.TempPathFactory, tiny_target: Path) -> Path:
     """Folder of a draft model that agrees with the tiny target now and then."""
+    from workers.models.tiny import build_tiny_draft
+
     return build_tiny_draft(tmp_path_factory.mktemp("draft"), tiny_target)
