@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["LocalCluster", "StartError", "free_port", "prepare_environment", "tcp_port_is_free"]
 
 OBJECT_STORE_BYTES = 100 * 2**20
+START_ATTEMPTS = 2  # on a busy machine Ray gives up on its own agents after 15 s
 POLL_S = 0.25
 STOP_TIMEOUT_S = 20.0
 
@@ -106,11 +107,17 @@ class LocalCluster:
         else:
             self.log(f"Joining Ray at {self._address}")
             options["address"] = self._address
-        try:
-            ray.init(**options)
-        except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            raise StartError(f"Ray did not start: {last_line(str(error))}") from error
-        self._connected = True
+        for attempt in range(1, (START_ATTEMPTS if self.private else 1) + 1):
+            try:
+                ray.init(**options)
+            except Exception as error:  # Ray raises Exception itself when a node does not come up
+                ray.shutdown()
+                if attempt == START_ATTEMPTS or not self.private:
+                    raise StartError(f"Ray did not start: {last_line(str(error))}") from error
+                self.log("Ray did not start in the time that it gives itself; trying again")
+            else:
+                self._connected = True
+                return
 
     def deploy(self, config: "ServeDeploySchema") -> None:
         """Start Serve where it does not run yet, and submit the applications, as `serve run CONFIG` does.

@@ -39,7 +39,7 @@ def application(target: Path, draft: Path | None, *, name: str = "outrider", pre
         "gateway": {"ray_actor_options": actor, "graceful_shutdown_timeout_s": 20.0},
     }
     if draft is not None:
-        args["draft"] = pool | {"config": engine | {"model": model | {"model": str(draft)}}}
+        args["draft"] = pool | {"config": engine | {"model": model | {"model": str(draft)}, "grow_ahead": 1}}
     return {"name": name, "route_prefix": prefix, "import_path": "cluster.app:build", "args": args}
 
 

@@ -1,0 +1,28 @@
+"""Looking at, and for, the processes of the cluster that this test session started."""
+
+import time
+from collections.abc import Callable
+
+import psutil
+
+__all__ = ["replica_processes", "wait_until"]
+
+
+def replica_processes(deployment: str) -> list[psutil.Process]:
+    """Processes below this one that run a replica of the deployment; Ray names them after their actor's class."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if any(f"ServeReplica:outrider:{deployment}" in word for word in process.cmdline()):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+    return found
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, period_s: float = 0.1) -> None:
+    """Return when the condition holds; AssertionError after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s"
+        time.sleep(period_s)
