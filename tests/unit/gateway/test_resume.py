@@ -22,11 +22,11 @@ def _points(received: list[pb.GenerateResponse], n: int) -> list[pb.ResumePoint]
 
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("stop", [[], STOPS])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 async def test_every_break_of_a_stream(gateway: StartHarness, n: int, stop: list[str], seed: int) -> None:
     """Tokens are drawn from all bytes: half characters and beginnings of stop strings are held back all the time."""
     async with gateway({"tokens_per_step": 2}) as harness:
-        request = ask(n=n, stop=stop, seed=seed, max_tokens=24)
+        request = ask(n=n, stop=stop, seed=seed, max_tokens=16)
         whole = await harness.run(request)
         for received in range(1, len(whole) + 1):
             again = pb.GenerateRequest()
