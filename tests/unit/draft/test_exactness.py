@@ -112,7 +112,7 @@ def test_the_test_would_notice_a_cut_by_drawn_probability() -> None:
     """Dropping improbable draws, as a best-first tree under another rule may, shifts the output: the control."""
     budget = TreeBudget(1, 1, 1)
     firsts = Counter[int]()
-    for seed, proposal in draft(1500, budget).items():
+    for seed, proposal in draft(800, budget).items():
         distribution = proposal.distributions[-1]
         prob = dict(zip(distribution.token_ids, distribution.probs, strict=True))[proposal.tree.token_ids[0]]
         kept = proposal if prob > np.median(distribution.probs) else proposal.prefix(TreeBudget(1, 1, 0))
