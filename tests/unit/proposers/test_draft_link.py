@@ -68,6 +68,7 @@ class Unwilling(ScriptedDrafter):
     """Finds that the verifier does not fit."""
 
     async def Speculate(self, request_iterator: Frames, context: Context) -> AsyncIterator[pb.DrafterFrame]:
+        await anext(request_iterator)
         raise IncompatibleError("the tokenizers differ")
         yield pb.DrafterFrame()
 
