@@ -39,6 +39,11 @@ class KvCacheConfig(_Settings):
     num_blocks: int = Field(2048, ge=2, description="Blocks in the pool")
     prefix_caching: bool = True
 
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that the whole pool holds."""
+        return self.num_blocks * self.block_size
+
 
 class SpeculationConfig(_Settings):
     """Limits and defaults of speculation on a verifier."""

@@ -3,32 +3,25 @@
 By hand:  python -m workers.draft.server --config drafter.yaml
 """
 
-import argparse
 import asyncio
 import dataclasses
-import json
-import signal
-import sys
 import time
-from pathlib import Path
 
-import yaml
 from outrider.v1 import draft_pb2_grpc
 
-from workers.core.block_hash import BlockHasher
 from workers.core.config import DrafterConfig
-from workers.core.errors import OutriderError, UnavailableError
+from workers.core.errors import UnavailableError
 from workers.draft.engine import DraftEngine
 from workers.draft.outbox import StreamHub
 from workers.draft.service import DraftService
 from workers.draft.sessions import DraftModelInfo
 from workers.kvcache.events import KvEventLog
-from workers.kvcache.manager import KvCacheManager
-from workers.kvcache.storage import KvStorage
 from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
+from workers.rpc.by_hand import run_by_hand
 from workers.rpc.channels import RunningServer, start_server
 from workers.rpc.handshake import DrafterIdentity
+from workers.runner.kv_memory import allocate_kv
 from workers.runner.model_runner import ModelRunner
 
 __all__ = ["DraftServer"]
@@ -42,7 +35,6 @@ class DraftServer:
 
     def __init__(self, config: DrafterConfig, *, drafter_id: str, incarnation: int) -> None:
         loaded = load_model(config.model)
-        pool_tokens = config.kv_cache.num_blocks * config.kv_cache.block_size
         self.identity = DrafterIdentity(
             drafter_id=drafter_id,
             incarnation=incarnation,
@@ -51,7 +43,7 @@ class DraftServer:
             tokenizer_hash=loaded.tokenizer_hash,
             vocab_size=loaded.vocab_size,
             max_sessions=config.max_sessions,
-            context_length=min(loaded.context_length, pool_tokens),
+            context_length=min(loaded.context_length, config.kv_cache.num_tokens),
         )
         self._hub = StreamHub()
         self._events = KvEventLog(incarnation)
@@ -98,21 +90,7 @@ class DraftServer:
         return {"role": "drafter", "id": identity.pop("drafter_id"), **identity}
 
     def _build_engine(self, config: DrafterConfig, loaded: LoadedModel) -> DraftEngine:
-        cache = config.kv_cache
-        storage = KvStorage(
-            num_layers=loaded.num_layers,
-            num_slots=cache.num_blocks * cache.block_size,
-            num_kv_heads=loaded.num_kv_heads,
-            head_dim=loaded.head_dim,
-            dtype=loaded.kv_dtype,
-            device=loaded.device,
-        )
-        manager = KvCacheManager(
-            num_blocks=cache.num_blocks,
-            block_size=cache.block_size,
-            hasher=BlockHasher(loaded.fingerprint, cache.block_size),
-            prefix_caching=cache.prefix_caching,
-        )
+        storage, manager = allocate_kv(loaded, config.kv_cache)
         return DraftEngine(
             ModelRunner(loaded, storage),
             storage,
@@ -127,32 +105,11 @@ class DraftServer:
         )
 
 
-async def _serve(config: DrafterConfig, host: str, port: int) -> None:
-    incarnation = time.time_ns()
-    server = DraftServer(config, drafter_id=f"drafter-{incarnation:x}", incarnation=incarnation)
-    address = await server.start(host, port)
-    sys.stdout.write(json.dumps({"address": address, **server.info()}) + "\n")
-    sys.stdout.flush()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await stop.wait()
-    await server.drain(timeout_s=10)
-    await server.stop()
-
-
 def main() -> None:
-    """Run one drafter by hand; prints its address as one JSON line when it serves."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--config", type=Path, required=True, help="YAML file with the fields of DrafterConfig")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0)
-    arguments = parser.parse_args()
-    try:
-        config = DrafterConfig.model_validate(yaml.safe_load(arguments.config.read_text()))
-        asyncio.run(_serve(config, arguments.host, arguments.port))
-    except (OutriderError, OSError, ValueError, yaml.YAMLError) as error:
-        sys.exit(f"{arguments.config}: {error}")
+    """Run one drafter by hand."""
+    run_by_hand(
+        "drafter", DrafterConfig, lambda config, name, number: DraftServer(config, drafter_id=name, incarnation=number)
+    )
 
 
 if __name__ == "__main__":

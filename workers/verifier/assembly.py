@@ -1,12 +1,10 @@
 """Puts an engine together: storage, books, scheduler and pipeline over one loaded model."""
 
-from workers.core.block_hash import BlockHasher
 from workers.core.config import VerifierConfig
 from workers.kvcache.events import KvEventLog
-from workers.kvcache.manager import KvCacheManager
-from workers.kvcache.storage import KvStorage
 from workers.models.loaded import LoadedModel
 from workers.proposers.base import Proposer
+from workers.runner.kv_memory import allocate_kv
 from workers.runner.model_runner import ModelRunner
 from workers.text.tokenizer import Tokenizer
 from workers.verifier.engine import VerifierEngine
@@ -21,21 +19,7 @@ def build_engine(
     config: VerifierConfig, loaded: LoadedModel, proposer: Proposer, incarnation: int = 0
 ) -> VerifierEngine:
     """Wire a loaded model and a proposer into an engine (not started)."""
-    cache = config.kv_cache
-    storage = KvStorage(
-        num_layers=loaded.num_layers,
-        num_slots=cache.num_blocks * cache.block_size,
-        num_kv_heads=loaded.num_kv_heads,
-        head_dim=loaded.head_dim,
-        dtype=loaded.kv_dtype,
-        device=loaded.device,
-    )
-    kv_cache = KvCacheManager(
-        num_blocks=cache.num_blocks,
-        block_size=cache.block_size,
-        hasher=BlockHasher(loaded.fingerprint, cache.block_size),
-        prefix_caching=cache.prefix_caching,
-    )
+    storage, kv_cache = allocate_kv(loaded, config.kv_cache)
     return VerifierEngine(
         step=VerifyStep(ModelRunner(loaded, storage), kv_cache, storage),
         kv_cache=kv_cache,
@@ -46,7 +30,7 @@ def build_engine(
         limits=EngineLimits(
             vocab_size=loaded.vocab_size,
             context_length=loaded.context_length,
-            pool_tokens=cache.num_blocks * cache.block_size,
+            pool_tokens=config.kv_cache.num_tokens,
             eos_token_ids=loaded.eos_token_ids,
         ),
         tokenizer=Tokenizer.load(config.model.model),

@@ -3,25 +3,19 @@
 By hand:  python -m workers.verifier.server --config verifier.yaml
 """
 
-import argparse
 import asyncio
-import json
-import signal
-import sys
 import time
-from pathlib import Path
 
-import yaml
 from outrider.v1 import verifier_pb2_grpc
 
 from workers.core.config import VerifierConfig
-from workers.core.errors import ConfigurationError
 from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
 from workers.proposers.base import Proposer
 from workers.proposers.ngram import NgramProposer
 from workers.proposers.none import NullProposer
 from workers.proposers.remote import RemoteProposer
+from workers.rpc.by_hand import run_by_hand
 from workers.rpc.channels import RunningServer, start_server
 from workers.rpc.handshake import VerifierIdentity
 from workers.verifier.assembly import build_engine
@@ -40,7 +34,7 @@ class VerifierServer:
         loaded = load_model(config.model)
         self._proposer = self._build_proposer(config, loaded, verifier_id, incarnation)
         self.engine = build_engine(config, loaded, self._proposer, incarnation)
-        context_length = min(loaded.context_length, config.kv_cache.num_blocks * config.kv_cache.block_size)
+        context_length = min(loaded.context_length, config.kv_cache.num_tokens)
         self._info = VerifierInfo(verifier_id, incarnation, config, loaded, context_length)
         self._service = VerifierService(self.engine, self._info, config.speculation)
         self._server: RunningServer | None = None
@@ -108,31 +102,13 @@ class VerifierServer:
         )
 
 
-async def _serve(config: VerifierConfig, host: str, port: int) -> None:
-    server = VerifierServer(config, verifier_id=f"verifier-{port}", incarnation=time.time_ns())
-    address = await server.start(host, port)
-    sys.stdout.write(json.dumps({"address": address, **server.info()}) + "\n")
-    sys.stdout.flush()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await stop.wait()
-    await server.drain(timeout_s=10)
-    await server.stop()
-
-
 def main() -> None:
-    """Run one verifier by hand; prints its address as one JSON line when it serves."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--config", type=Path, required=True, help="YAML file with the fields of VerifierConfig")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0)
-    arguments = parser.parse_args()
-    try:
-        config = VerifierConfig.model_validate(yaml.safe_load(arguments.config.read_text()))
-        asyncio.run(_serve(config, arguments.host, arguments.port))
-    except (ConfigurationError, ValueError) as error:
-        sys.exit(f"{arguments.config}: {error}")
+    """Run one verifier by hand."""
+    run_by_hand(
+        "verifier",
+        VerifierConfig,
+        lambda config, name, number: VerifierServer(config, verifier_id=name, incarnation=number),
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,75 @@
+"""Runs one engine's server from the command line: `python -m workers.draft.server --config drafter.yaml`."""
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from workers.core.errors import OutriderError
+
+__all__ = ["EngineServer", "run_by_hand"]
+
+DRAIN_S = 10.0
+
+Config = TypeVar("Config", bound=BaseModel)
+
+
+class EngineServer(Protocol):
+    """What verifier and drafter servers have in common."""
+
+    async def start(self, host: str, port: int) -> str: ...
+
+    async def drain(self, timeout_s: float) -> bool: ...
+
+    async def stop(self) -> None: ...
+
+    def info(self) -> dict[str, object]: ...
+
+
+def run_by_hand(role: str, config_type: type[Config], make: Callable[[Config, str, int], EngineServer]) -> None:
+    """Serve until SIGTERM or SIGINT; one JSON line with the address says that it serves.
+
+    `make(config, id, incarnation)` loads and builds the server. Errors are one line on stderr and exit status 2.
+    """
+    parser = argparse.ArgumentParser(description=f"Run one {role} by hand.")
+    parser.add_argument(
+        "--config", type=Path, required=True, help=f"YAML file with the fields of {config_type.__name__}"
+    )
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    arguments = parser.parse_args()
+    try:
+        config = config_type.model_validate(yaml.safe_load(arguments.config.read_text()))
+        incarnation = time.time_ns()
+        server = make(config, f"{role}-{incarnation:x}", incarnation)
+        asyncio.run(_serve(server, arguments.host, arguments.port))
+    except ValidationError as error:
+        problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
+        _refuse(f"{arguments.config}: {'; '.join(problems)}")
+    except (OutriderError, OSError, yaml.YAMLError) as error:
+        _refuse(f"{arguments.config}: {error}")
+
+
+async def _serve(server: EngineServer, host: str, port: int) -> None:
+    address = await server.start(host, port)
+    sys.stdout.write(json.dumps({"address": address, **server.info()}) + "\n")
+    sys.stdout.flush()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await stop.wait()
+    await server.drain(DRAIN_S)
+    await server.stop()
+
+
+def _refuse(message: str) -> None:
+    sys.stderr.write(message + "\n")
+    sys.exit(2)
