@@ -88,7 +88,7 @@ def assert_follows(counts: Counter[int], probs: dict[int, float]) -> None:
     "budget", [TreeBudget(2, 3, 4), TreeBudget(3, 3, 5), TreeBudget(3, 1, 3)], ids=["wide", "cut", "chain"]
 )
 def test_emitted_tokens_follow_the_target(budget: TreeBudget) -> None:
-    count = 800
+    count = 500
     proposals = draft(count, budget)
     assert len(proposals) == count
     shapes = {proposal.tree.parent_indices for proposal in proposals.values()}
@@ -104,7 +104,7 @@ def test_emitted_tokens_follow_the_target(budget: TreeBudget) -> None:
     first_probs = {a: sum(pairs[a, b] for b in range(VOCAB)) for a in range(VOCAB)}
     assert_follows(firsts, first_probs)
     for a, counter in seconds.items():
-        if sum(counter.values()) >= 100:  # given that the first was accepted, the second follows the target after it
+        if sum(counter.values()) >= 60:  # given that the first was accepted, the second follows the target after it
             assert_follows(counter, {b: pairs[a, b] / first_probs[a] for b in range(VOCAB)})
 
 
@@ -112,7 +112,7 @@ def test_the_test_would_notice_a_cut_by_drawn_probability() -> None:
     """Dropping improbable draws, as a best-first tree under another rule may, shifts the output: the control."""
     budget = TreeBudget(1, 1, 1)
     firsts = Counter[int]()
-    for seed, proposal in draft(800, budget).items():
+    for seed, proposal in draft(500, budget).items():
         distribution = proposal.distributions[-1]
         prob = dict(zip(distribution.token_ids, distribution.probs, strict=True))[proposal.tree.token_ids[0]]
         kept = proposal if prob > np.median(distribution.probs) else proposal.prefix(TreeBudget(1, 1, 0))

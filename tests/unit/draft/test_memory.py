@@ -216,7 +216,7 @@ class DrafterMachine(RuleBasedStateMachine):
 
 
 TestDrafter = DrafterMachine.TestCase
-TestDrafter.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+TestDrafter.settings = settings(max_examples=10, stateful_step_count=15, deadline=None)
 
 
 @pytest.mark.slow
