@@ -1,6 +1,6 @@
 """Seeds of the answers to one request, the same wherever they are computed."""
 
-__all__ = ["derive_seed", "mix64"]
+__all__ = ["GOLDEN", "derive_seed", "mix64"]
 
 GOLDEN = 0x9E3779B97F4A7C15  # 2^64 / golden ratio, the increment of splitmix64
 MASK64 = (1 << 64) - 1

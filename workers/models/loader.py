@@ -50,16 +50,17 @@ def load_model(config: ModelConfig) -> LoadedModel:
     tokenizer = Tokenizer.load(config.model)
     text_config = model.config.get_text_config()
     heads = text_config.num_attention_heads
+    vocab_size = min(text_config.vocab_size, tokenizer.vocab_size)
     return LoadedModel(
         model=model,
         name=config.model,
-        vocab_size=min(text_config.vocab_size, tokenizer.vocab_size),
+        vocab_size=vocab_size,
         num_layers=text_config.num_hidden_layers,
         num_heads=heads,
         num_kv_heads=getattr(text_config, "num_key_value_heads", None) or heads,
         head_dim=getattr(text_config, "head_dim", None) or text_config.hidden_size // heads,
         context_length=min(config.max_context_length or 2**31, text_config.max_position_embeddings),
-        eos_token_ids=_eos_ids(model, tokenizer),
+        eos_token_ids=_eos_ids(model, tokenizer, vocab_size),
         fingerprint=fingerprint,
         tokenizer_hash=tokenizer.tokenizer_hash,
         dtype=dtype,
@@ -158,8 +159,8 @@ def _fingerprint(model: PreTrainedModel, dtype: str) -> str:
     return digest.hexdigest()
 
 
-def _eos_ids(model: PreTrainedModel, tokenizer: Tokenizer) -> tuple[int, ...]:
+def _eos_ids(model: PreTrainedModel, tokenizer: Tokenizer, vocab_size: int) -> tuple[int, ...]:
     generation = getattr(model, "generation_config", None)
     eos = getattr(generation, "eos_token_id", None) or model.config.eos_token_id
     ids = eos if isinstance(eos, list) else [eos] if eos is not None else []
-    return tuple(sorted({*ids, *tokenizer.eos_token_ids}))
+    return tuple(sorted(token for token in {*ids, *tokenizer.eos_token_ids} if token < vocab_size))

@@ -10,8 +10,9 @@ from itertools import accumulate
 import torch
 
 from workers.core.proposal import DraftDistribution
+from workers.core.seeds import derive_seed
 from workers.sampling.filters import top_tokens
-from workers.sampling.noise import derive_seed, uniform
+from workers.sampling.noise import uniform
 
 __all__ = ["coupled_children", "sample_children"]
 

@@ -25,10 +25,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-__all__ = ["NoiseCache", "derive_seed", "gumbel_noise", "gumbel_noise_of", "noise_at_least", "uniform"]
+from workers.core.seeds import GOLDEN, mix64
 
-_MASK64 = (1 << 64) - 1
-_GOLDEN = 0x9E3779B97F4A7C15
+__all__ = ["NoiseCache", "gumbel_noise", "gumbel_noise_of", "noise_at_least", "uniform"]
+
 _NOISE_STREAM = 0
 _FROM_SIGNED = (1 << 31) + 0.5  # from h - 2^31 to h + 0.5
 
@@ -60,12 +60,7 @@ def uniform(seed: int, position: int, stream: int) -> float:
     """A number in (0, 1) with 48 random bits; independent of the Gumbel noise and of every other `stream` (>= 1)."""
     if stream == _NOISE_STREAM:
         raise ValueError("stream 0 is the Gumbel noise's; use streams from 1")
-    return ((_mix64(_key(seed, position, stream) ^ _GOLDEN) >> 16) + 0.5) * 2.0**-48
-
-
-def derive_seed(seed: int, index: int) -> int:
-    """Seed of answer `index` of a request with n > 1. Answer 0 keeps the request's own."""
-    return seed if index == 0 else _mix64(_mix64(seed) + index * _GOLDEN)
+    return ((mix64(_key(seed, position, stream) ^ GOLDEN) >> 16) + 0.5) * 2.0**-48
 
 
 class NoiseCache:
@@ -92,15 +87,7 @@ class NoiseCache:
 
 def _key(seed: int, position: int, stream: int) -> int:
     """64 bits from (seed, position, stream), each an integer in [0, 2^64)."""
-    return _mix64(_mix64(_mix64(seed + _GOLDEN) + position * _GOLDEN + 1) ^ _mix64(stream))
-
-
-def _mix64(value: int) -> int:
-    """The finaliser of splitmix64, a bijection of 64-bit integers."""
-    value &= _MASK64
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK64
-    return value ^ (value >> 31)
+    return mix64(mix64(mix64(seed + GOLDEN) + position * GOLDEN + 1) ^ mix64(stream))
 
 
 def _hash32(bits: Bits, key: int) -> Bits:

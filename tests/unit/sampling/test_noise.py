@@ -8,7 +8,8 @@ import pytest
 import torch
 from scipy.stats import chi2  # type: ignore[import-untyped]
 
-from workers.sampling.noise import NoiseCache, derive_seed, gumbel_noise, gumbel_noise_of, uniform
+from workers.core.seeds import derive_seed
+from workers.sampling.noise import NoiseCache, gumbel_noise, gumbel_noise_of, uniform
 
 VOCAB = 49_152
 KEYS = [(0, 0), (0, 1), (1, 0), (1, 1), (2**64 - 1, 0), (2**63, 4096), (12345, 2**31), (2**32, 7)]
