@@ -1,6 +1,5 @@
 """The undisturbed path: what the client gets, what the verifier is asked."""
 
-import random
 from dataclasses import replace
 
 import pytest
@@ -199,12 +198,3 @@ async def test_deadline_reported_by_the_verifier_or_missed_by_it(gateway: StartH
         assert finished_of(responses).finish_reason == common_pb2.FINISH_REASON_DEADLINE
         assert len(tokens_of(responses)) == 6
         assert harness.service.active_requests == 0
-
-
-def test_seeds_are_those_of_the_engine() -> None:
-    from workers.sampling import noise
-
-    rng = random.Random(0)
-    for index in range(5):
-        seed = rng.getrandbits(64)
-        assert noise.derive_seed(seed, index) == derive_seed(seed, index)
