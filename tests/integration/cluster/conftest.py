@@ -10,7 +10,9 @@ from outrider import Client
 
 from cluster.local import LocalCluster, free_port, prepare_environment
 
-prepare_environment(os.environ, private=True)  # before anything imports Ray
+# Before anything imports Ray. A second node joins (test_two_nodes), which Ray refuses on the loopback interface.
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "1"
+prepare_environment(os.environ, private=True)
 
 SERVICER = "outrider.v1.generation_pb2_grpc.add_GenerationServiceServicer_to_server"
 

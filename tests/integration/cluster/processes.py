@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 import psutil
 
-__all__ = ["replica_processes", "wait_until"]
+__all__ = ["REPLACEMENT_S", "replica_processes", "wait_until"]
+
+REPLACEMENT_S = 90.0  # for a new replica; seconds on a quiet machine, much more on a busy one
 
 
 def replica_processes(deployment: str) -> list[psutil.Process]:
