@@ -20,10 +20,11 @@ demo: $(INSTALLED)  ## three prompts, with and without speculation, on a local c
 	$(BIN)/python scripts/demo.py
 
 test: $(INSTALLED)  ## everything but the slow tests, under 15 minutes on 2 cores
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n 2 tests/unit
+	$(BIN)/python -m pytest -m "not slow" tests/integration
 
 test-unit: $(INSTALLED)  ## without Ray, under a minute
-	$(BIN)/python -m pytest -m "not slow" tests/unit
+	$(BIN)/python -m pytest -m "not slow" -n 2 tests/unit
 
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow

@@ -30,7 +30,10 @@ def public_modules() -> list[str]:
     names = []
     for path in own_modules():
         relative = path.relative_to(ROOT).as_posix().removeprefix("client/")
-        if relative.split("/")[0] in ("workers", "cluster", "outrider") and path.name not in ("__init__.py", "__main__.py"):
+        if relative.split("/")[0] in ("workers", "cluster", "outrider") and path.name not in (
+            "__init__.py",
+            "__main__.py",
+        ):
             names.append(relative.removesuffix(".py").replace("/", "."))
     return names
 

@@ -1,3 +1,5 @@
+"""Fixtures of the SDK tests."""
+
 from collections.abc import Iterator
 
 import pytest

@@ -1,3 +1,5 @@
+"""Fixtures of the sampling tests."""
+
 import pytest
 import torch
 

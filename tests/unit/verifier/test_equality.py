@@ -15,13 +15,13 @@ from workers.models.loaded import LoadedModel
 from workers.proposers.none import NullProposer
 
 VOCAB = 512
-PROMPTS = [[random.Random(i).randrange(3, VOCAB) for _ in range(5 + 7 * i)] for i in range(5)]
+PROMPTS = [[random.Random(i).randrange(3, VOCAB) for _ in range(5 + 9 * i)] for i in range(4)]
 SAMPLINGS = {
-    "greedy": SamplingParams(temperature=0.0, max_tokens=24),
+    "greedy": SamplingParams(temperature=0.0, max_tokens=16),
     "greedy with penalties": SamplingParams(
-        temperature=0.0, max_tokens=24, repetition_penalty=1.3, frequency_penalty=0.5, presence_penalty=0.3
+        temperature=0.0, max_tokens=16, repetition_penalty=1.3, frequency_penalty=0.5, presence_penalty=0.3
     ),
-    "sampled": SamplingParams(temperature=0.8, max_tokens=24),
+    "sampled": SamplingParams(temperature=0.8, max_tokens=16),
     "sampled with everything": SamplingParams(
         temperature=1.2,
         top_k=50,
@@ -31,7 +31,7 @@ SAMPLINGS = {
         presence_penalty=0.5,
         frequency_penalty=-0.2,
         logit_bias={7: 2.0, 9: -100.0},
-        max_tokens=24,
+        max_tokens=16,
         min_tokens=6,
         stop_token_ids=(11, 12, 13, 14, 15, 16, 17, 18),
     ),
@@ -123,7 +123,7 @@ def test_an_answer_can_be_resumed_after_any_token(loaded: LoadedModel, plain: Ca
 
 def test_little_memory_preempts_and_loses_nothing(loaded: LoadedModel, plain: Callable[[str], list[Collected]]) -> None:
     expected = plain("sampled")
-    longest = max(len(p) for p in PROMPTS) + 24
+    longest = max(len(p) for p in PROMPTS) + 16
     proposer = ScriptedProposer(scripts_for(expected)["oracle"])
     engine = make_engine(loaded, proposer, num_blocks=longest // 4 + 2, max_tokens_per_step=16)
     results = run_all(engine, requests_for("sampled") * 2)
@@ -133,12 +133,12 @@ def test_little_memory_preempts_and_loses_nothing(loaded: LoadedModel, plain: Ca
 
 
 def test_prefix_hits_change_nothing(loaded: LoadedModel, plain: Callable[[str], list[Collected]]) -> None:
-    expected = plain("sampled")[4]
+    expected = plain("sampled")[3]
     engine = make_engine(loaded, NullProposer())
-    request = make_request(PROMPTS[4], SAMPLINGS["sampled"], seed=5)
+    request = make_request(PROMPTS[3], SAMPLINGS["sampled"], seed=4)
     cold, warm = (run_all(engine, [request])[0] for _ in range(2))
-    other = run_all(engine, [make_request(PROMPTS[4], SAMPLINGS["sampled"], seed=5, cache_salt="tenant")])[0]
+    other = run_all(engine, [make_request(PROMPTS[3], SAMPLINGS["sampled"], seed=4, cache_salt="tenant")])[0]
     engine.stop()
     assert cold.token_ids == warm.token_ids == other.token_ids == expected.token_ids
     cached = tuple(r.stats.cached_prompt_tokens for r in (cold, warm, other) if r.stats)
-    assert cached == (0, (len(PROMPTS[4]) - 1) // 4 * 4, 0)
+    assert cached == (0, (len(PROMPTS[3]) - 1) // 4 * 4, 0)
