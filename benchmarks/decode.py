@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 from benchmarks.engine_rig import engine_for, request_for, run_together
 from workers.core.sampling_params import SpeculationMode
 from workers.models.loaded import LoadedModel
+from workers.text.chat_template import Message
 from workers.text.tokenizer import Tokenizer
 
 __all__ = ["measure_decoding"]
@@ -31,7 +32,7 @@ ROUNDS = 3
 def measure_decoding(folder: Path, loaded: LoadedModel, tokens: int = 48) -> dict[str, Any]:
     """Tokens per second: transformers (bf16), one request, eight requests; and whether both write the same text."""
     tokenizer = Tokenizer.load(str(folder))
-    prompts = [tokenizer.encode_chat([{"role": "user", "content": q}]) for q in QUESTIONS]
+    prompts = [tokenizer.encode_chat([Message("user", q)]) for q in QUESTIONS]
     reference = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
     engine = engine_for(loaded)
     rates: dict[str, list[float]] = {"transformers": [], "one": [], "eight": []}

@@ -2,7 +2,10 @@
 
 import typer
 
-from cluster.cli import generate, model, serve, status
+from cluster.cli.generate import generate
+from cluster.cli.model import app as model_app
+from cluster.cli.serve import serve
+from cluster.cli.status import status
 
 __all__ = ["app", "main"]
 
@@ -13,10 +16,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("serve")(serve.serve)
-app.command("generate")(generate.generate)
-app.command("status")(status.status)
-app.add_typer(model.app, name="model")
+app.command("serve")(serve)
+app.command("generate")(generate)
+app.command("status")(status)
+app.add_typer(model_app, name="model")
 
 
 def main() -> None:
