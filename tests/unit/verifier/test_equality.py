@@ -8,10 +8,12 @@ import pytest
 
 from tests.fakes.engines import Collected, make_engine, make_request, run_all, tiny_loaded
 from tests.fakes.scripted_proposer import Script, ScriptedProposer, always, oracle, random_tree
+from workers.core.config import NgramConfig
 from workers.core.request import GenerationRequest
 from workers.core.sampling_params import SamplingParams, SpeculationMode, VerificationRule
 from workers.core.token_tree import TokenTree
 from workers.models.loaded import LoadedModel
+from workers.proposers.ngram import NgramProposer
 from workers.proposers.none import NullProposer
 
 VOCAB = 512
@@ -142,3 +144,23 @@ def test_prefix_hits_change_nothing(loaded: LoadedModel, plain: Callable[[str], 
     assert cold.token_ids == warm.token_ids == other.token_ids == expected.token_ids
     cached = tuple(r.stats.cached_prompt_tokens for r in (cold, warm, other) if r.stats)
     assert cached == (0, (len(PROMPTS[3]) - 1) // 4 * 4, 0)
+
+
+@pytest.mark.parametrize("name", ["greedy", "sampled with everything"])
+@pytest.mark.parametrize("rule", [VerificationRule.COUPLED, VerificationRule.REJECTION])
+def test_prompt_lookup(loaded: LoadedModel, name: str, rule: VerificationRule) -> None:
+    """Prompts that repeat their own answer, so that lookup finds something; rejection is compared where it is argmax."""
+    if rule is VerificationRule.REJECTION and not SAMPLINGS[name].greedy:
+        name = "greedy with penalties"
+    plain_engine = make_engine(loaded)
+    first = run_all(plain_engine, [make_request(PROMPTS[1], SAMPLINGS[name], seed=2, mode=SpeculationMode.OFF)])[0]
+    prompt = [*PROMPTS[1], *first.token_ids, *PROMPTS[1]]
+    requests = [make_request(prompt, SAMPLINGS[name], seed=s, rule=rule) for s in (2, 3)]
+    off = [make_request(prompt, SAMPLINGS[name], seed=s, mode=SpeculationMode.OFF) for s in (2, 3)]
+    expected = [r.token_ids for r in run_all(plain_engine, off)]
+    plain_engine.stop()
+    engine = make_engine(loaded, NgramProposer(NgramConfig(prompt_lookup_min=1, prompt_lookup_max=3)))
+    results = run_all(engine, requests)
+    engine.stop()
+    assert [r.token_ids for r in results] == expected
+    assert sum(r.stats.drafted_tokens for r in results if r.stats) > 10
