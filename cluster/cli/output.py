@@ -3,7 +3,7 @@
 2 = the input was wrong (arguments, configuration, request), 1 = it failed all the same.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import typer
@@ -15,7 +15,7 @@ from cluster.demo.model import ModelUnavailableError
 from cluster.local import StartError
 from workers.core.errors import ConfigurationError, InvalidRequestError
 
-__all__ = ["BAD_INPUT", "FAILURE", "err_console", "fail", "friendly_errors", "out_console"]
+__all__ = ["BAD_INPUT", "FAILURE", "err_console", "fail", "friendly_errors", "out_console", "progress"]
 
 FAILURE = 1
 BAD_INPUT = 2
@@ -42,6 +42,25 @@ def fail(message: str, code: int) -> typer.Exit:
     """Print the message and return the exit to raise."""
     err_console().print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
     return typer.Exit(code)
+
+
+@contextmanager
+def progress(console: Console, first: str) -> Iterator[Callable[[str], None]]:
+    """Shows what is going on: a spinner on a terminal, else a line for each change."""
+    if console.is_terminal:
+        with console.status(first) as spinner:
+            yield lambda text: spinner.update(escape(text))
+        return
+    shown = ""
+
+    def line(text: str) -> None:
+        nonlocal shown
+        if text != shown:
+            shown = text
+            console.print(text, markup=False, soft_wrap=True)
+
+    line(first)
+    yield line
 
 
 @contextmanager

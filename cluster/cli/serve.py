@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from cluster.cli.output import BAD_INPUT, err_console, fail, friendly_errors, out_console
+from cluster.cli.output import BAD_INPUT, err_console, fail, friendly_errors, out_console, progress
 from cluster.local import LocalCluster, StartError, prepare_environment, tcp_port_is_free
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def run(document: "ServeDeploySchema", cluster: LocalCluster, *, blocking: bool,
         raise StartError(f"port {document.grpc_options.port} is in use; choose another with --port")
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with console.status("Starting") as spinner:
-            cluster.log = lambda text: spinner.update(text)
+        with progress(console, "Starting") as report:
+            cluster.log = report
             cluster.start_ray()
             signal.signal(signal.SIGTERM, _interrupt)  # Ray has put its own in place
             cluster.deploy(document)
@@ -77,8 +77,9 @@ def run(document: "ServeDeploySchema", cluster: LocalCluster, *, blocking: bool,
         console.print("[dim]Ctrl-C stops it[/]")
         watch(cluster, console)
     except KeyboardInterrupt:
-        console.print("Stopping")
+        pass  # the ordinary end
     finally:
+        cluster.log = console.print
         cluster.stop()
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from outrider import Client, Generation, Speculation
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -66,7 +67,8 @@ def compare(client: Client, prompt: DemoPrompt, on_text: Callable[[str, str], No
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """Two lines for each prompt: plain and speculative."""
-    table = Table(title="Speculation against plain decoding (same run, same weights)", title_justify="left")
+    title = "Speculation against plain decoding (same run, same weights)"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("prompt")
     table.add_column("decoding")
     for name in ("tokens", "verify\nsteps", "acceptance\nlength", "tokens/s", "TTFT\nms", "equal\ntexts"):

@@ -1,7 +1,13 @@
-"""One real Ray with the real application and tiny models, shared by all tests of this folder."""
+"""One real Ray of two nodes with the real application and tiny models, shared by all tests of this folder.
+
+Verifier and gateway run on the first node, the drafters on the second.
+"""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,15 +15,19 @@ import yaml
 from outrider import Client
 
 from cluster.local import LocalCluster, free_port, prepare_environment
+from tests.integration.cluster.processes import REPLACEMENT_S, wait_until
 
-# Before anything imports Ray. A second node joins (test_two_nodes), which Ray refuses on the loopback interface.
+# Before anything imports Ray. A second node joins which Ray refuses on the loopback interface.
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "1"
 prepare_environment(os.environ, private=True)
 
+DRAFT_NODE = "draft_node"  # a resource that only the second node has
 SERVICER = "outrider.v1.generation_pb2_grpc.add_GenerationServiceServicer_to_server"
 
 
-def application(target: Path, draft: Path | None, *, name: str = "outrider", prefix: str = "/") -> dict[str, object]:
+def application(
+    target: Path, draft: Path | None, *, name: str = "outrider", draft_node: bool = False
+) -> dict[str, object]:
     """The application's part of a YAML file, small enough for two cores."""
     actor = {"num_cpus": 0.1}
     engine = {"kv_cache": {"block_size": 16, "num_blocks": 128}}
@@ -41,8 +51,11 @@ def application(target: Path, draft: Path | None, *, name: str = "outrider", pre
         "gateway": {"ray_actor_options": actor, "graceful_shutdown_timeout_s": 20.0},
     }
     if draft is not None:
-        args["draft"] = pool | {"config": engine | {"model": model | {"model": str(draft)}, "grow_ahead": 1}}
-    return {"name": name, "route_prefix": prefix, "import_path": "cluster.app:build", "args": args}
+        args["draft"] = pool | {
+            "ray_actor_options": actor | ({"resources": {DRAFT_NODE: 0.1}} if draft_node else {}),
+            "config": engine | {"model": model | {"model": str(draft)}, "grow_ahead": 1},
+        }
+    return {"name": name, "route_prefix": f"/{name}", "import_path": "cluster.app:build", "args": args}
 
 
 def document(*applications: dict[str, object], grpc_port: int, http_port: int) -> dict[str, object]:
@@ -62,19 +75,49 @@ def write_config(path: Path, content: dict[str, object]) -> Path:
 @pytest.fixture(scope="session")
 def serve_config(tmp_path_factory: pytest.TempPathFactory, tiny_target: Path, tiny_draft: Path) -> Path:
     """The YAML file that the shared cluster runs."""
-    content = document(application(tiny_target, tiny_draft), grpc_port=free_port(), http_port=free_port())
+    content = document(
+        application(tiny_target, tiny_draft, draft_node=True), grpc_port=free_port(), http_port=free_port()
+    )
     return write_config(tmp_path_factory.mktemp("config") / "outrider.yaml", content)
 
 
 @pytest.fixture(scope="session")
-def cluster(serve_config: Path) -> Iterator[LocalCluster]:
+def nodes() -> Iterator[LocalCluster]:
+    """Ray on two nodes, without anything deployed."""
+    with LocalCluster(num_cpus=4) as first:
+        first.start_ray()
+        with second_node():
+            yield first
+            from ray import serve
+
+            serve.shutdown()  # while all nodes are there
+
+
+@contextmanager
+def second_node() -> Iterator[subprocess.Popen[bytes]]:
+    """`ray start --block` as a child process: ending it ends its raylet and everything on that node."""
+    import ray
+
+    address = ray.get_runtime_context().gcs_address
+    command = [str(Path(sys.executable).with_name("ray")), "start", "--block", f"--address={address}"]
+    options = ["--num-cpus=1", f'--resources={{"{DRAFT_NODE}": 1}}', "--object-store-memory=80000000"]
+    node = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: DRAFT_NODE in ray.cluster_resources(), REPLACEMENT_S)
+        yield node
+    finally:
+        node.terminate()
+        node.wait(timeout=60.0)
+
+
+@pytest.fixture(scope="session")
+def cluster(nodes: LocalCluster, serve_config: Path) -> LocalCluster:
+    """The application, ready."""
     from cluster.config.loader import load_config
 
-    with LocalCluster(num_cpus=4) as running:
-        running.start_ray()
-        running.deploy(load_config(serve_config).serve_config)
-        running.wait_ready(timeout_s=120.0)
-        yield running
+    nodes.deploy(load_config(serve_config).serve_config)
+    nodes.wait_ready(REPLACEMENT_S)
+    return nodes
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import psutil
 
-__all__ = ["REPLACEMENT_S", "replica_processes", "wait_until"]
+__all__ = ["REPLACEMENT_S", "on_second_node", "replica_processes", "wait_until"]
 
 REPLACEMENT_S = 90.0  # for a new replica; seconds on a quiet machine, much more on a busy one
 
@@ -20,6 +20,11 @@ def replica_processes(deployment: str) -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
             continue
     return found
+
+
+def on_second_node(process: psutil.Process) -> bool:
+    """Whether it descends from the `ray start --block` of the second node."""
+    return any({"start", "--block"} <= set(one.cmdline()) for one in process.parents())
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, period_s: float = 0.1) -> None:

@@ -5,8 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
+from cluster.local import LocalCluster
+
 OUTRIDER = (sys.executable, "-m", "cluster.cli")
-TIMEOUT_S = 90.0
+TIMEOUT_S = 120.0
 
 
 def outrider(*words: str) -> subprocess.CompletedProcess[str]:
@@ -70,3 +74,21 @@ def test_serve_no_blocking_needs_a_running_ray(serve_config: Path) -> None:
     done = outrider("serve", str(serve_config), "--no-blocking")
     assert done.returncode == 2
     assert "--address" in done.stderr
+
+
+def test_serve_on_a_running_ray_takes_back_what_cannot_work(cluster: LocalCluster, serve_config: Path) -> None:
+    """The reason of a replica's failure reaches the terminal; what runs beside it is left alone."""
+    import ray
+    from ray import serve
+
+    document = yaml.safe_load(serve_config.read_text())
+    (application,) = document["applications"]
+    application |= {"name": "wrong", "route_prefix": "/wrong"}
+    application["args"]["target"]["config"]["model"]["model"] = "models/nowhere"
+    wrong = serve_config.with_name("wrong.yaml")
+    wrong.write_text(yaml.safe_dump(document))
+    done = outrider("serve", str(wrong), "--address", ray.get_runtime_context().gcs_address)
+    assert done.returncode == 1
+    assert "models/nowhere" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert set(serve.status().applications) == {"outrider"}

@@ -16,7 +16,7 @@ from outrider import (
     Speculation,
 )
 
-from tests.integration.cluster.processes import replica_processes, wait_until
+from tests.integration.cluster.processes import on_second_node, replica_processes, wait_until
 
 PROMPT = "The quick brown fox"
 
@@ -55,6 +55,15 @@ def test_pools_are_separate_processes(client: Client) -> None:
         port = int(roles[role].address.rpartition(":")[2])
         listening = {one.laddr.port for one in process.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
         assert port in listening
+
+
+def test_drafters_run_on_the_other_node(client: Client) -> None:
+    """And still take part: the streams between the pools cross nodes."""
+    (verifier,), (drafter,) = replica_processes("TargetVerifier"), replica_processes("DraftProposer")
+    assert on_second_node(drafter)
+    assert not on_second_node(verifier)
+    result = client.generate(PROMPT, max_tokens=32, temperature=0.0, ignore_eos=True, speculation=Speculation.on())
+    assert result.stats.accepted_tokens > 0
 
 
 def test_model_info_and_token_count(client: Client) -> None:

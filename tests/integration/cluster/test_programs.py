@@ -46,12 +46,13 @@ def descendants(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
 def test_serve_announces_its_address_and_ctrl_c_stops_all(serve_config: Path, tmp_path: Path) -> None:
     document = yaml.safe_load(serve_config.read_text())
     document["http_options"]["port"] = free_port()
+    del document["applications"][0]["args"]["draft"]["ray_actor_options"]["resources"]  # its Ray has one node
     config = tmp_path / "own.yaml"
     config.write_text(yaml.safe_dump(document))
     port = free_port()
     output = tmp_path / "output"
     with program("-m", "cluster.cli", "serve", str(config), "--port", str(port), output=output) as serving:
-        wait_until(lambda: "Ready" in output.read_text() or serving.poll() is not None, START_S)
+        wait_until(lambda: "Ready:" in output.read_text() or serving.poll() is not None, START_S)
         assert f"Ready: 127.0.0.1:{port}" in output.read_text(), output.read_text()
         with Client(f"127.0.0.1:{port}", timeout=60.0) as client:
             assert client.generate("Hello", max_tokens=4, ignore_eos=True).token_ids
@@ -61,20 +62,6 @@ def test_serve_announces_its_address_and_ctrl_c_stops_all(serve_config: Path, tm
         assert serving.wait(timeout=STOP_S) == 0
     assert "Traceback" not in output.read_text()
     assert not [one for one in started if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
-
-
-def test_serve_gives_up_on_settings_that_cannot_work(serve_config: Path, tmp_path: Path) -> None:
-    document = yaml.safe_load(serve_config.read_text())
-    document["applications"][0]["args"]["draft"]["config"]["model"]["model"] = str(tmp_path / "nowhere")
-    document["http_options"]["port"] = free_port()
-    config = tmp_path / "wrong.yaml"
-    config.write_text(yaml.safe_dump(document))
-    output = tmp_path / "output"
-    with program("-m", "cluster.cli", "serve", str(config), "--port", str(free_port()), output=output) as serving:
-        assert serving.wait(timeout=START_S) == 1
-    text = output.read_text()
-    assert "nowhere" in text
-    assert "Traceback" not in text
 
 
 def test_demo_succeeds_and_leaves_nothing_behind(tmp_path: Path) -> None:
