@@ -149,7 +149,7 @@ def test_prefix_hits_change_nothing(loaded: LoadedModel, plain: Callable[[str], 
 @pytest.mark.parametrize("name", ["greedy", "sampled with everything"])
 @pytest.mark.parametrize("rule", [VerificationRule.COUPLED, VerificationRule.REJECTION])
 def test_prompt_lookup(loaded: LoadedModel, name: str, rule: VerificationRule) -> None:
-    """Prompts that repeat their own answer, so that lookup finds something; rejection is compared where it is argmax."""
+    """Prompts that hold their own answer, so that lookup finds something; rejection is compared where it is argmax."""
     if rule is VerificationRule.REJECTION and not SAMPLINGS[name].greedy:
         name = "greedy with penalties"
     plain_engine = make_engine(loaded)
