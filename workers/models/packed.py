@@ -19,9 +19,19 @@ from torch import nn
 
 from workers.core.errors import ConfigurationError
 
-__all__ = ["bf16_is_native", "pack_for_cpu"]
+__all__ = ["bf16_is_native", "pack_for_cpu", "padded_rows"]
 
 ROWS_HINT = 16  # oneDNN chooses a layout for about this many rows
+
+
+def padded_rows(rows: int) -> int:
+    """Round up to one of a few row counts.
+
+    oneDNN compiles a kernel for each number of rows and PyTorch keeps a thousand of them, about half a megabyte each:
+    ragged batches of every size would fill the memory and pay for compilation again and again.
+    """
+    step = 1 if rows <= 4 else 4 if rows <= 32 else 16 if rows <= 128 else 64
+    return -(-rows // step) * step
 
 
 def bf16_is_native() -> bool:
@@ -35,8 +45,13 @@ class _OneDnnLinear(nn.Module):
         self.weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), ROWS_HINT)
         self.bias = linear.bias
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")  # type: ignore[no-any-return]
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # [1, rows, in] -> [1, rows, out]
+        rows = x.shape[1]
+        extra = padded_rows(rows) - rows
+        if extra:
+            x = nn.functional.pad(x, (0, 0, 0, extra))
+        y: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return y[:, :rows] if extra else y
 
 
 class _Fp16Linear(nn.Module):
