@@ -68,14 +68,14 @@ def compare(client: Client, prompt: DemoPrompt, on_text: Callable[[str, str], No
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """Two lines for each prompt: plain and speculative."""
     title = "Speculation against plain decoding (same run, same weights)"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True)
     table.add_column("prompt")
     table.add_column("decoding")
     for name in ("tokens", "verify\nsteps", "acceptance\nlength", "tokens/s", "TTFT\nms", "equal\ntexts"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for number, one in enumerate(comparisons, 1):
         equal = "[green]yes[/]" if one.equal else "[bold red]NO[/]"
-        table.add_row(f"{number} (T={one.prompt.temperature:g})", "plain", *_numbers(one.plain), "")
+        table.add_row(f"{number}, T={one.prompt.temperature:g}", "plain", *_numbers(one.plain), "")
         table.add_row("", "speculative", *_numbers(one.speculative), equal, end_section=True)
     return table
 

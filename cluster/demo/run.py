@@ -121,7 +121,10 @@ class _Printer:
 def _report(console: Console, model: DemoModel, comparisons: Sequence[Comparison]) -> None:
     console.print(comparison_table(comparisons))
     if model.layers is not None:
-        console.print(f"[dim]The draft is layers {list(model.layers)} of the target, untrained.[/]")
+        console.print(
+            f"[dim]The draft is {len(model.layers)} of the target's own layers, untrained: it shows that answers stay "
+            "the same and how much is accepted. Speed needs a draft that is much smaller, and trained.[/]"
+        )
     for one in comparisons:
         if not one.equal:
             show_difference(console, one)

@@ -9,7 +9,10 @@ import yaml
 __all__ = ["DRAFT_LAYERS", "demo_document", "write_document"]
 
 SERVICER = "outrider.v1.generation_pb2_grpc.add_GenerationServiceServicer_to_server"
-DRAFT_LAYERS = (0, 1, 2, 29)
+# All but layers 16 to 18, which the model misses least: on its own greedy answers the first guess is then right 70 % of
+# the time, and one of the first four 95 %. Without training nothing much smaller agrees with it: the first 16 and last
+# 8 layers reach 38 % and 63 %, the first three and the last one next to nothing.
+DRAFT_LAYERS = (*range(16), *range(19, 30))
 
 
 def demo_document(
@@ -27,7 +30,7 @@ def demo_document(
     if draft_layers is not None:
         draft_model["layers"] = list(draft_layers)
     pool = {"ray_actor_options": {"num_cpus": 0.3}, "graceful_shutdown_timeout_s": 10.0}
-    speculation = {"max_depth": 4, "max_width": 2, "max_nodes": 8}
+    speculation = {"max_depth": 2, "max_width": 2, "max_nodes": 6}
     args = {
         "model_name": target.name,
         "target": pool | {"config": engine | {"model": model | {"model": str(target)}, "speculation": speculation}},
