@@ -130,8 +130,11 @@ class LocalCluster:
         from ray.serve.context import _get_global_client
 
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
-        self._started_serve = _get_global_client(raise_if_no_controller_running=False) is None
-        self.log("Starting Ray Serve" if self._started_serve else "Ray Serve already runs: keeping its ports")
+        if _get_global_client(raise_if_no_controller_running=False) is None:
+            self.log("Starting Ray Serve")
+            self._started_serve = True
+        elif not self._started_serve:
+            self.log("Ray Serve already runs: keeping its ports")
         serve.start(
             proxy_location=config.proxy_location,
             http_options=config.http_options.model_dump(),

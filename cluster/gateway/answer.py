@@ -74,6 +74,7 @@ class Answer:
             resumed_tokens=progress.resumed_tokens,
         )
         self._avoid_until: dict[tuple[str, int], float] = {}
+        self._fingerprint: str | None = None  # of the model that wrote the tokens so far
 
     async def messages(self) -> AsyncGenerator[generation_pb2.GenerateResponse, None]:
         """Raises what a verifier refuses the request with; `UnavailableError` when none is left."""
@@ -111,6 +112,7 @@ class Answer:
             try:
                 while self._progress.ending is None:
                     message = await self._read(call, verifier)
+                    self._fingerprint = verifier.record.model_fingerprint
                     delta = self._take(message) if message is not None else None
                     if delta is not None:
                         yield delta
@@ -126,10 +128,13 @@ class Answer:
         remaining_s = self._context.remaining_s()
         in_time = remaining_s is None or remaining_s > wait_s
         verifier = await self._context.pool.verifier(
-            self._avoid_until, wait_s if in_time or remaining_s is None else max(0.0, remaining_s)
+            self._avoid_until,
+            wait_s if in_time or remaining_s is None else max(0.0, remaining_s),
+            self._fingerprint,
         )
         if verifier is None and in_time:
-            raise UnavailableError(f"no verifier is available (waited {wait_s:g} s); try again later")
+            kind = "" if self._fingerprint is None else " that runs the model which began the answer"
+            raise UnavailableError(f"no verifier{kind} is available (waited {wait_s:g} s); try again later")
         return verifier
 
     async def _read(self, call: VerifierCall, verifier: ReplicaState) -> VerifierMessage | None:

@@ -50,12 +50,18 @@ class ReplicaPool:
         now = self._clock()
         return [one for one in self.directory.verifiers() if avoid_until.get(replica_key(one), now) <= now]
 
-    async def verifier(self, avoid_until: AvoidUntil, wait_s: float) -> ReplicaState | None:
-        """The best verifier. Waits up to `wait_s` for one, then takes one to be avoided; None when there is none."""
+    async def verifier(
+        self, avoid_until: AvoidUntil, wait_s: float, fingerprint: str | None = None
+    ) -> ReplicaState | None:
+        """The best verifier. Waits up to `wait_s` for one, then takes one to be avoided; None when there is none.
+
+        `fingerprint`: only verifiers of this model will do; while a deployment is updated, two models are served.
+        """
         give_up_at = self._clock() + wait_s
         while True:
             candidates = self.candidates({} if self._clock() >= give_up_at else avoid_until)
-            chosen = choose_verifier(candidates, self._in_flight, self._rng)
+            fitting = [one for one in candidates if fingerprint in (None, one.record.model_fingerprint)]
+            chosen = choose_verifier(fitting, self._in_flight, self._rng)
             if chosen is not None or self._clock() >= give_up_at:
                 return chosen
             await asyncio.sleep(POLL_S)

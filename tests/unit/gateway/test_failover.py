@@ -147,3 +147,18 @@ async def test_an_error_of_one_answer_ends_the_others(gateway: StartHarness) -> 
             await harness.run(ask(n=3))
         await asyncio.sleep(0.05)
         assert harness.verifiers[0].running == 0
+
+
+async def test_another_model_does_not_finish_an_answer(gateway: StartHarness) -> None:
+    """While a deployment is updated, two models are served: an answer stays with the one that began it."""
+    async with gateway({"faults": [Fault(after_tokens=6)]}, {}, replica_wait_ms=300) as harness:
+        first, second = harness.verifiers
+        updated = replace(second.state, record=replace(second.state.record, model_fingerprint="updated"))
+        harness.directory.verifier_states = [first.state]
+        stream = harness.service.generate(ask())
+        responses = [await anext(stream) for _ in range(2)]
+        harness.directory.verifier_states = [updated]
+        with pytest.raises(UnavailableError, match="runs the model which began the answer"):
+            responses.extend([response async for response in stream])
+        assert not second.calls
+        assert len(tokens_of(await harness.run(ask()))) == 20  # new answers take it
