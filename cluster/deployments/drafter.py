@@ -21,7 +21,8 @@ class DraftProposer(EngineReplica):
         replica_id, incarnation = identity()
         # In a thread: loading takes seconds to minutes, and the event loop must stay free.
         server = await asyncio.to_thread(DraftServer, config, drafter_id=replica_id, incarnation=incarnation)
-        await self._start(server, replica_id, incarnation, grace_s)
+        engine = server.engine
+        await self._start(server, lambda: {"running_requests": engine.num_sessions}, replica_id, incarnation, grace_s)
 
     async def __del__(self) -> None:
         await self.close()

@@ -5,7 +5,7 @@ they reach the server's own port, which the replica's metadata announces.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Protocol
 
 import ray
@@ -47,9 +47,18 @@ class EngineReplica:
 
     role: ClassVar[Role]
 
-    async def _start(self, server: EngineServer, replica_id: str, incarnation: int, grace_s: float) -> None:
+    async def _start(
+        self,
+        server: EngineServer,
+        load: Callable[[], dict[str, int]],
+        replica_id: str,
+        incarnation: int,
+        grace_s: float,
+    ) -> None:
+        """`load`: fields of `cluster.gateway.directory.ReplicaLoad` that this pool knows."""
         self._grace_s = grace_s
         self._server = server
+        self._load = load
         address = await server.start(ray.util.get_node_ip_address(), 0)
         info = server.info()
         self._record = ReplicaRecord(
@@ -65,6 +74,10 @@ class EngineReplica:
     def record_replica_metadata(self) -> dict[str, str | int]:
         """Asked once by Serve, when the replica is ready; reaches every router (`cluster.router.discovery`)."""
         return self._record.to_metadata()
+
+    def record_routing_stats(self) -> dict[str, int]:
+        """Asked by Serve every few seconds; every change goes to all gateways, so small and coarse numbers only."""
+        return self._load()
 
     async def check_health(self) -> None:
         """Raises when the engine cannot serve any more; Serve then replaces the replica."""
