@@ -4,8 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny matrices: threads only get into each other's way
+
+settings.register_profile("outrider", deadline=None)  # how long an example takes depends on the machine
+settings.load_profile("outrider")
 
 
 @pytest.fixture(scope="session")

@@ -95,9 +95,9 @@ class Newer(ScriptedDrafter):
 def test_greetings_that_go_wrong(
     kind: Callable[[Behaviour], ScriptedDrafter], state: LinkState, incompatible: int
 ) -> None:
-    proposer = remote_proposer(link=LinkOptions(handshake_timeout_s=0.3, min_backoff_s=5.0))
+    proposer = remote_proposer(link=LinkOptions(handshake_timeout_s=2.0, min_backoff_s=5.0))
     with ThreadedDrafter(kind(Behaviour())) as drafter:
-        deadline = time.monotonic() + 3.0
+        deadline = time.monotonic() + 10.0
         proposer.connect([drafter.address])
         while not proposer.counters.stream_failures and time.monotonic() < deadline:
             proposer.connect([drafter.address], 0.02)
