@@ -25,7 +25,7 @@ OBJECT_STORE_BYTES = 100 * 2**20
 START_ATTEMPTS = 2  # on a busy machine Ray gives up on its own agents after 15 s
 HOPELESS = ("ConfigurationError", "NotFoundError", "IncompatibleError")
 POLL_S = 0.25
-STOP_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 10.0
 
 Report = Callable[[str], None]
 
@@ -108,17 +108,16 @@ class LocalCluster:
         else:
             self.log(f"Joining Ray at {self._address}")
             options["address"] = self._address
+        self._connected = True  # also an interrupted start leaves processes to stop
         for attempt in range(1, (START_ATTEMPTS if self.private else 1) + 1):
             try:
                 ray.init(**options)
+                return
             except Exception as error:  # Ray raises Exception itself when a node does not come up
                 ray.shutdown()
                 if attempt == START_ATTEMPTS or not self.private:
                     raise StartError(f"Ray did not start: {last_line(str(error))}") from error
                 self.log("Ray did not start in the time that it gives itself; trying again")
-            else:
-                self._connected = True
-                return
 
     def deploy(self, config: "ServeDeploySchema") -> None:
         """Start Serve where it does not run yet, and submit the applications, as `serve run CONFIG` does.
@@ -213,7 +212,7 @@ class LocalCluster:
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
             if self._started_serve:
                 serve.shutdown()
-            else:
+            elif ray.is_initialized():
                 for name in self._applications:
                     serve.delete(name)
             ray.shutdown()
