@@ -8,7 +8,9 @@ from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny matrices: threads only get into each other's way
 
-settings.register_profile("outrider", deadline=None)  # how long an example takes depends on the machine
+settings.register_profile(
+    "outrider", deadline=None, max_examples=50
+)  # how long an example takes depends on the machine
 settings.load_profile("outrider")
 
 

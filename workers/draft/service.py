@@ -41,9 +41,9 @@ class DraftService(draft_pb2_grpc.DraftServiceServicer):
         self, request_iterator: Frames, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[pb.DrafterFrame]:
         """One verifier's stream. However it ends, all its sessions are freed at once."""
-        if self.draining:
-            raise UnavailableError("this drafter is shutting down; try another")
         first, verifier = await self._greet(request_iterator)
+        if self.draining:  # only now: gRPC loses the status of a stream that ends before its first frame was read
+            raise UnavailableError("this drafter is shutting down; try another")
         number, outbox = self._hub.open()
         # Not in a `finally`: a call that is cancelled while gRPC writes never enters this generator again.
         context.add_done_callback(lambda _: self._end(number))  # type: ignore[arg-type]  # no function fits the stubs

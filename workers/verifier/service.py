@@ -63,16 +63,16 @@ class VerifierService(verifier_pb2_grpc.VerifierServiceServicer):
             raise RefusedError(f"verification rule {generation.rule} is not allowed by this server; allowed: {allowed}")
         sink = _QueueSink(asyncio.get_running_loop())
         key = self._engine.submit(generation, sink)
-        try:
-            while True:
-                item = await sink.queue.get()
-                if isinstance(item, OutriderError):
-                    raise item
-                yield convert.step_to_wire(item)
-                if item.finish_reason is not None:
-                    return
-        finally:
-            self._engine.cancel(key)  # a finished request is unknown by now, and that is fine
+        # Not in a `finally`: a call that is cancelled while gRPC writes never enters this generator again. A finished
+        # request is unknown to the engine by then, and that is fine.
+        context.add_done_callback(lambda _: self._engine.cancel(key))  # type: ignore[arg-type]  # no function fits the stubs
+        while True:
+            item = await sink.queue.get()
+            if isinstance(item, OutriderError):
+                raise item
+            yield convert.step_to_wire(item)
+            if item.finish_reason is not None:
+                return
 
     async def GetInfo(
         self, request: verifier_pb2.VerifierGetInfoRequest, context: grpc.aio.ServicerContext[Any, Any]
