@@ -1,4 +1,4 @@
-"""`outrider model fetch`: the demonstration's model in a local folder."""
+"""`outrider model fetch | tiny`: models in local folders."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,3 +29,16 @@ def fetch(
         with progress(err_console(), "Fetching the model") as report:
             path = fetch_demo_model(folder, report)
         out_console().print(str(path), soft_wrap=True)
+
+
+@app.command("tiny")
+def tiny(
+    folder: Annotated[Path, typer.Argument(help="Where to put them")] = Path("models"),
+) -> None:
+    """Build a tiny random target and its draft (tiny, tiny-draft): for trying out the machinery, in a second."""
+    from workers.models.tiny import build_tiny_draft, build_tiny_model
+
+    with friendly_errors():
+        target = build_tiny_model(folder / "tiny")
+        draft = build_tiny_draft(folder / "tiny-draft", target)
+        out_console().print(f"{target}\n{draft}", soft_wrap=True)

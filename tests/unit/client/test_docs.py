@@ -13,7 +13,7 @@ import pytest
 from outrider.testing import FakeServer
 
 ROOT = Path(__file__).parents[3]
-PAGES = ["docs/sdk.md", "client/README.md"]
+PAGES = ["README.md", "docs/sdk.md", "client/README.md"]
 
 
 def code_blocks() -> Iterator[Any]:
