@@ -21,7 +21,7 @@ from tests.integration.cluster.processes import REPLACEMENT_S, wait_until
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "1"
 prepare_environment(os.environ, private=True)
 
-DRAFT_NODE = "draft_node"  # a resource that only the second node has
+DRAFT_NODE = "draft_node"  # a resource that only the second node has; it has no CPUs for the others
 SERVICER = "outrider.v1.generation_pb2_grpc.add_GenerationServiceServicer_to_server"
 
 
@@ -44,7 +44,7 @@ def application(
             "config": engine
             | {
                 "model": model | {"model": str(target)},
-                "speculation": {"max_depth": 4, "max_width": 2, "max_nodes": 8},
+                "speculation": {"max_depth": 4, "max_width": 2, "max_nodes": 8, "max_grace_ms": 5000.0},
                 "method": "draft_model" if draft else "none",
             }
         },
@@ -52,7 +52,7 @@ def application(
     }
     if draft is not None:
         args["draft"] = pool | {
-            "ray_actor_options": actor | ({"resources": {DRAFT_NODE: 0.1}} if draft_node else {}),
+            "ray_actor_options": {"num_cpus": 0, "resources": {DRAFT_NODE: 0.1}} if draft_node else actor,
             "config": engine | {"model": model | {"model": str(draft)}, "grow_ahead": 1},
         }
     return {"name": name, "route_prefix": f"/{name}", "import_path": "cluster.app:build", "args": args}
@@ -100,7 +100,7 @@ def second_node() -> Iterator[subprocess.Popen[bytes]]:
 
     address = ray.get_runtime_context().gcs_address
     command = [str(Path(sys.executable).with_name("ray")), "start", "--block", f"--address={address}"]
-    options = ["--num-cpus=1", f'--resources={{"{DRAFT_NODE}": 1}}', "--object-store-memory=80000000"]
+    options = ["--num-cpus=0", f'--resources={{"{DRAFT_NODE}": 1}}', "--object-store-memory=80000000"]
     node = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: DRAFT_NODE in ray.cluster_resources(), REPLACEMENT_S)
