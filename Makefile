@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-export RAY_AUTH_MODE ?= disabled
 
 .PHONY: demo test test-unit test-slow check format proto bench install clean
 
