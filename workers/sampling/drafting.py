@@ -1,4 +1,6 @@
-"""How a drafter chooses the children of a node, and how likely it thinks each of them survives.
+"""How a drafter draws the children of a node under `rejection`, and how likely it thinks each of them survives.
+
+Under `coupled` they are simply the best noisy tokens: `workers.draft.expansion`.
 
 Log probabilities come from `LogitsProcessor`, so that the draft follows the same temperature, filters and penalties as
 the target. Survival estimates are conditional on the parent being accepted; the verifier calibrates them online.
@@ -14,7 +16,7 @@ from workers.core.seeds import derive_seed
 from workers.sampling.filters import top_tokens
 from workers.sampling.noise import uniform
 
-__all__ = ["coupled_children", "sample_children"]
+__all__ = ["sample_children"]
 
 # Drafters draw under a seed of their own: never the verifier's numbers.
 _DRAFTER = 0xD1B54A32D192ED03
@@ -24,21 +26,6 @@ _DRAFTER = 0xD1B54A32D192ED03
 # 0.57, 0.19, 0.11, 0.07; estimate against truth by quartile of the first: 0.49/0.42, 0.52/0.55, 0.56/0.61, 0.72/0.71.
 _FIRST_WEIGHT = 0.53
 _LATER_WEIGHT = 0.95
-
-
-def coupled_children(
-    draft_log_probs: torch.Tensor, noise: torch.Tensor | None, width: int
-) -> tuple[list[int], list[float]]:
-    """Children under rule `coupled`: the top `width` tokens of log draft_probs + noise (None = greedy), best first.
-
-    `draft_log_probs`, `noise`: float32 [vocab]; at temperature 0 the former may be unnormalised. Returns token ids and
-    survival estimates: the softmax of the noisy scores. Dropped tokens (-inf) never become children.
-    """
-    _check_width(width)
-    scores = draft_log_probs if noise is None else draft_log_probs + noise
-    best = top_tokens(scores, width)
-    survival = (scores[best] - scores.logsumexp(0)).exp()
-    return best.tolist(), survival.tolist()
 
 
 def sample_children(

@@ -15,7 +15,8 @@ from workers.core.sampling_params import SamplingParams
 from workers.core.token_tree import ROOT, TokenTree
 from workers.sampling.base import Rule
 from workers.sampling.coupled import CoupledRule
-from workers.sampling.drafting import coupled_children, sample_children
+from workers.sampling.drafting import sample_children
+from workers.sampling.filters import top_tokens
 from workers.sampling.noise import gumbel_noise
 from workers.sampling.request_sampler import RequestSampler
 
@@ -125,7 +126,7 @@ def coupled(draft: TableModel, *, depth: int, width: int) -> Propose:
             log_probs = sampler.log_probs(draft.logits((*committed, *path)), path)
             position = len(committed) + len(path)
             noise = None if sampler.params.greedy else gumbel_noise(sampler.seed, position, draft.vocab_size)
-            return coupled_children(log_probs, noise, width)[0], None
+            return top_tokens(log_probs if noise is None else log_probs + noise, width).tolist(), None
 
         return grown(len(committed), depth, children_of)
 
@@ -139,7 +140,7 @@ def best(draft: TableModel, *, depth: int, width: int) -> Propose:
 
     def propose(sampler: RequestSampler, committed: Sequence[int]) -> Proposal:
         def children_of(path: Sequence[int], salt: int) -> tuple[list[int], None]:
-            return coupled_children(draft.logits((*committed, *path)), None, width)[0], None
+            return top_tokens(draft.logits((*committed, *path)), width).tolist(), None
 
         key = tuple(committed)
         if key not in made:

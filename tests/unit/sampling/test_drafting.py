@@ -8,30 +8,13 @@ import pytest
 import torch
 
 from tests.unit.sampling.harness import chi_square_p
-from workers.sampling.drafting import coupled_children, sample_children
-from workers.sampling.noise import gumbel_noise
+from workers.sampling.drafting import sample_children
 
 PROBS = torch.tensor([0.4, 0.05, 0.3, 0.25])
 
 
-def test_coupled_children_are_the_best_noisy_tokens() -> None:
-    log_probs = torch.randn(50).log_softmax(0)
-    noise = gumbel_noise(1, 2, 50)
-    tokens, survival = coupled_children(log_probs, noise, 4)
-    assert tokens == (log_probs + noise).argsort(descending=True)[:4].tolist()
-    assert survival == sorted(survival, reverse=True)
-    assert 0 < sum(survival) <= 1
-
-
-def test_greedy_children_need_no_normalisation() -> None:
-    tokens, survival = coupled_children(PROBS.log() + 17.0, None, 2)
-    assert tokens == [0, 2]
-    assert survival == pytest.approx([0.4, 0.3])
-
-
 def test_dropped_tokens_are_never_children() -> None:
     log_probs = torch.tensor([-math.inf, 0.0, -math.inf])
-    assert coupled_children(log_probs, gumbel_noise(1, 1, 3), 3)[0] == [1]
     tokens, distribution, survival = sample_children(log_probs, 3, 1, 1, 0)
     assert (tokens, distribution.token_ids, distribution.probs, survival) == ([1], (1,), (1.0,), [1.0])
 
@@ -93,7 +76,6 @@ def test_survival_does_not_look_at_the_drawn_token() -> None:
     assert all(len(values) == 1 for values in second.values())
 
 
-@pytest.mark.parametrize("draw", [lambda: coupled_children(PROBS, None, 0), lambda: sample_children(PROBS, 0, 1, 1, 1)])
-def test_bad_width(draw) -> None:  # type: ignore[no-untyped-def]
+def test_bad_width() -> None:
     with pytest.raises(ValueError, match="width must be at least 1, not 0"):
-        draw()
+        sample_children(PROBS, 0, 1, 1, 1)
