@@ -15,7 +15,7 @@ from cluster.gateway.answer_stats import AnswerStats
 from cluster.gateway.directory import ReplicaState
 from cluster.gateway.progress import AnswerProgress, Ending
 from cluster.gateway.replica_pool import ReplicaPool, replica_key
-from workers.core.errors import DeadlineError, OverloadedError, UnavailableError
+from workers.core.errors import DeadlineError, InternalError, OverloadedError, UnavailableError
 from workers.core.request import DrafterEndpoint, FinishReason
 from workers.rpc import convert
 from workers.rpc.errors import from_rpc_error
@@ -169,7 +169,7 @@ class Answer:
         if isinstance(mapped, DeadlineError):
             self._progress.ending = Ending(FinishReason.DEADLINE)
             return
-        if error.code() in LOST:
+        if error.code() in LOST and not _is_fault_of_request(error):
             self._avoid(verifier)
         elif isinstance(mapped, OverloadedError):
             self._avoid(verifier)
@@ -214,3 +214,8 @@ class Answer:
                 stats=convert.stats_to_wire(stats),
             )
         )
+
+
+def _is_fault_of_request(error: grpc.aio.AioRpcError) -> bool:
+    """Whether a living verifier says that this very request failed in it: it would fail in the next one as well."""
+    return (error.details() or "").startswith(f"{InternalError.__name__}: ")

@@ -50,7 +50,7 @@ class SamplingParams(_Params):
     top_k: int = Field(0, ge=0, lt=2**31, description="0 = keep all tokens")
     top_p: float = Field(1.0, gt=0.0, le=1.0, allow_inf_nan=False)
     min_p: float = Field(0.0, ge=0.0, le=1.0, allow_inf_nan=False)
-    repetition_penalty: float = Field(1.0, gt=0.0, le=10.0, allow_inf_nan=False)
+    repetition_penalty: float = Field(1.0, ge=0.01, le=10.0, allow_inf_nan=False)
     presence_penalty: float = Field(0.0, ge=-2.0, le=2.0, allow_inf_nan=False)
     frequency_penalty: float = Field(0.0, ge=-2.0, le=2.0, allow_inf_nan=False)
     logit_bias: dict[TokenId, Bias] = Field(default_factory=dict, max_length=MAX_LOGIT_BIASES)

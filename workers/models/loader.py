@@ -78,6 +78,8 @@ def _source(ref: str) -> dict[str, Any]:
         return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
     if path.is_dir() and not (path / "config.json").is_file():
         raise NotFoundError(f"model {ref!r}: the folder has no config.json; give a transformers folder or a .gguf file")
+    if not path.is_dir() and path.parent != Path() and path.parent.is_dir():
+        raise NotFoundError(f"model {ref!r}: there is no such folder in {path.parent}")
     return {"pretrained_model_name_or_path": ref}
 
 

@@ -10,6 +10,7 @@ import logging
 from typing import Protocol
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from workers.core.errors import (
     ConfigurationError,
@@ -76,6 +77,8 @@ def to_status(error: BaseException) -> tuple[grpc.StatusCode, str]:
     for kind in type(error).__mro__:
         if kind in _CODES:
             return _CODES[kind], f"{kind.__name__}: {error}"[:MAX_DETAILS_LENGTH]
+    if isinstance(error, DecodeError):
+        return grpc.StatusCode.INVALID_ARGUMENT, f"{InvalidRequestError.__name__}: the message cannot be parsed"
     _log.error("unexpected error while serving a call", exc_info=error)
     return grpc.StatusCode.INTERNAL, f"{InternalError.__name__}: internal error"
 

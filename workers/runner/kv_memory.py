@@ -1,7 +1,11 @@
 """Allocates the K/V memory of an engine: the tensors, and the books over them."""
 
+import psutil
+import torch
+
 from workers.core.block_hash import BlockHasher
 from workers.core.config import KvCacheConfig
+from workers.core.errors import ConfigurationError
 from workers.kvcache.manager import KvCacheManager
 from workers.kvcache.storage import KvStorage
 from workers.models.loaded import LoadedModel
@@ -10,7 +14,16 @@ __all__ = ["allocate_kv"]
 
 
 def allocate_kv(loaded: LoadedModel, cache: KvCacheConfig) -> tuple[KvStorage, KvCacheManager]:
-    """The whole pool at once; it never grows."""
+    """The whole pool at once; it never grows. `ConfigurationError` when it is larger than the machine's memory."""
+    needed = cache.num_tokens * KvStorage.bytes_per_slot(
+        loaded.num_layers, loaded.num_kv_heads, loaded.head_dim, loaded.kv_dtype
+    )
+    available = _device_memory(loaded.device)
+    if needed > available:
+        raise ConfigurationError(
+            f"kv_cache: {cache.num_blocks} blocks of {cache.block_size} tokens need {needed / 2**30:.1f} GiB, "
+            f"{loaded.device} has {available / 2**30:.1f} GiB; lower num_blocks"
+        )
     storage = KvStorage(
         num_layers=loaded.num_layers,
         num_slots=cache.num_tokens,
@@ -26,3 +39,10 @@ def allocate_kv(loaded: LoadedModel, cache: KvCacheConfig) -> tuple[KvStorage, K
         prefix_caching=cache.prefix_caching,
     )
     return storage, manager
+
+
+def _device_memory(device: torch.device) -> int:
+    """Bytes of memory in all."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return int(psutil.virtual_memory().total)

@@ -95,7 +95,7 @@ class VerifierEngine:
         state.stats.exact = request.rule.exact
         with self._wake:
             if self._stopping or self._failure is not None:
-                raise UnavailableError("this verifier is shutting down")
+                raise self._unavailable()
             if len(self._inbox) + len(self._scheduler.waiting) >= self._max_waiting + self._free_seats():
                 raise OverloadedError(f"the queue of this verifier is full ({self._max_waiting} requests); try again")
             self._inbox.append(state)
@@ -157,7 +157,7 @@ class VerifierEngine:
             self._stopping = True
             states = list(self._states.values())
         for state in states:
-            self._fail(state, UnavailableError("this verifier is shutting down"))
+            self._fail(state, self._unavailable())
 
     def _wait_for_work(self) -> bool:
         with self._wake:
@@ -225,6 +225,9 @@ class VerifierEngine:
         updates: list[CommitUpdate] = []
         for result in results:
             state = result.state
+            if result.error is not None:
+                self._fail(state, result.error)
+                continue
             finish, kept = finish_of(state, result.token_ids, self._limits.eos_token_ids)
             base_len = len(state.tokens) - len(result.token_ids)
             del state.tokens[base_len + kept :]
@@ -256,6 +259,10 @@ class VerifierEngine:
     def _fail(self, state: RequestState, error: OutriderError) -> None:
         self._forget(state)
         state.sink.fail(error)
+
+    def _unavailable(self) -> UnavailableError:
+        why = "is shutting down" if self._failure is None else "has failed"
+        return UnavailableError(f"this verifier {why}; try another")
 
     def _forget(self, state: RequestState) -> None:
         with self._wake:

@@ -20,9 +20,12 @@ class EngineLimits:
         prompt = len(request.prompt_token_ids)
         if not prompt:
             raise InvalidRequestError("the prompt is empty; it needs at least one token")
-        for token in (*request.prompt_token_ids, *request.output_token_ids):
-            if not 0 <= token < self.vocab_size:
-                raise InvalidRequestError(f"prompt token {token} is not below the vocabulary size {self.vocab_size}")
+        for name, tokens in (("prompt", request.prompt_token_ids), ("output", request.output_token_ids)):
+            for token in tokens:
+                if not 0 <= token < self.vocab_size:
+                    raise InvalidRequestError(
+                        f"{name} token {token} is not below the vocabulary size {self.vocab_size}"
+                    )
         request.sampling.check_vocabulary(self.vocab_size)
         limit = min(self.context_length, self.pool_tokens)
         wanted = request.sampling.max_tokens

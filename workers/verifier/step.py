@@ -9,6 +9,7 @@ t[num_computed..L-1] (the last one is the root) and, when it reaches the root, t
     sees         context and the chain before it;  a node sees the chain, its ancestors and itself
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 
 from workers.attention.forward_context import SequenceChunk, causal_mask
+from workers.core.errors import InternalError, OutriderError
 from workers.core.proposal import Proposal
 from workers.core.request import TokenLogprob
 from workers.core.token_tree import ROOT, TokenTree
@@ -28,16 +30,19 @@ from workers.verifier.request_state import RequestState, ScheduledRequest
 
 __all__ = ["StepResult", "VerifyStep"]
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step committed for one request that reached its root."""
+    """What a step committed for one request that reached its root, or why it could not."""
 
     state: RequestState
     token_ids: tuple[int, ...]
     num_accepted: int
     tree: TokenTree
     logprobs: tuple[TokenLogprob, ...]
+    error: OutriderError | None = None
 
 
 class VerifyStep:
@@ -60,14 +65,27 @@ class VerifyStep:
             if item.num_tokens < item.state.num_uncomputed:
                 self._advance(item.state, item.state.num_computed + item.num_tokens)
             else:
-                results.append(self._verify(item, rows))
+                results.append(self._verify_alone(item, rows))
         return results
+
+    def _verify_alone(self, item: ScheduledRequest, logits: torch.Tensor) -> StepResult:
+        """Whatever goes wrong with one request's numbers ends that request and no other."""
+        try:
+            return self._verify(item, logits)
+        except Exception as error:
+            logger.error("request %s failed", item.state.request.request_id, exc_info=error)
+            failure = (
+                error if isinstance(error, OutriderError) else InternalError("this request failed in the verifier")
+            )
+            return StepResult(item.state, (), 0, TokenTree.empty(), (), failure)
 
     def _verify(self, item: ScheduledRequest, logits: torch.Tensor) -> StepResult:
         """`logits` [1 + num_nodes, vocab]: the root's row, then the nodes'."""
         state = item.state
         proposal = item.proposal or Proposal(len(state.tokens), TokenTree.empty())
         rule = rule_for(state.request.rule)
+        if bool(logits[0].isnan().any()):
+            raise InternalError("the target model's logits are not numbers")
         verdict = rule.verify(proposal, logits, state.sampler, max_tokens=state.remaining_tokens)
         logprobs = self._logprobs(state, verdict, logits)
         self._commit(state, verdict)

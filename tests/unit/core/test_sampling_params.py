@@ -20,7 +20,7 @@ from workers.core.sampling_params import SamplingParams, SpeculationParams, Veri
         ({"top_p": 0.0}, "top_p: .*greater than 0"),
         ({"top_p": 1.5}, "top_p: .*less than or equal to 1"),
         ({"min_p": 2.0}, "min_p: .*less than or equal to 1"),
-        ({"repetition_penalty": 0.0}, "repetition_penalty: .*greater than 0"),
+        ({"repetition_penalty": 1e-40}, "repetition_penalty: .*greater than or equal to 0.01"),
         ({"presence_penalty": 3.0}, "presence_penalty: .*less than or equal to 2"),
         ({"frequency_penalty": -3.0}, "frequency_penalty: .*greater than or equal to -2"),
         ({"logit_bias": {5: 101.0}}, "logit_bias.5: .*less than or equal to 100"),

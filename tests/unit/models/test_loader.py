@@ -72,7 +72,7 @@ def test_models_that_are_not_there(tmp_path: Path) -> None:
         load(tmp_path / "missing.gguf")
     with pytest.raises(NotFoundError, match=r"no config\.json"):
         load(tmp_path)
-    with pytest.raises(OutriderError, match="neither a transformers folder"):
+    with pytest.raises(OutriderError, match="no such folder"):
         load(tmp_path / "nowhere")
 
 

@@ -56,7 +56,7 @@ def test_unset_fields_take_the_defaults_and_zero_is_not_unset() -> None:
         ({"top_p": 0.0}, ["top_p", "greater than 0"]),
         ({"top_p": 1.01}, ["top_p", "less than or equal to 1"]),
         ({"min_p": 1.5}, ["min_p", "less than or equal to 1"]),
-        ({"repetition_penalty": 0.0}, ["repetition_penalty", "greater than 0"]),
+        ({"repetition_penalty": 0.0}, ["repetition_penalty", "greater than or equal to 0.01"]),
         ({"presence_penalty": 2.1}, ["presence_penalty", "less than or equal to 2"]),
         ({"frequency_penalty": -2.1}, ["frequency_penalty", "greater than or equal to -2"]),
         ({"logit_bias": {4: 101.0}}, ["logit_bias", "100"]),

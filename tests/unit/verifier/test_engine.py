@@ -10,7 +10,14 @@ import pytest
 
 from tests.fakes.engines import Collected, Collector, make_engine, make_request, run_all, tiny_loaded
 from tests.fakes.scripted_proposer import ScriptedProposer, oracle, random_tree
-from workers.core.errors import ContextLengthError, InvalidRequestError, OverloadedError, UnavailableError
+from workers.core.errors import (
+    ConfigurationError,
+    ContextLengthError,
+    InternalError,
+    InvalidRequestError,
+    OverloadedError,
+    UnavailableError,
+)
 from workers.core.request import FinishReason
 from workers.core.sampling_params import SamplingParams, SpeculationMode
 from workers.models.loaded import LoadedModel
@@ -200,3 +207,29 @@ def test_speculation_off_opens_no_session(loaded: LoadedModel) -> None:
     assert proposer.calls == 0
     assert result.stats is not None
     assert (result.stats.verify_steps, result.stats.plain_steps, result.stats.drafted_tokens) == (5, 5, 0)
+
+
+def test_one_request_that_fails_takes_no_other_with_it(loaded: LoadedModel) -> None:
+    class WrongBase(ScriptedProposer):
+        """Breaks the contract for one request: the verification rule raises."""
+
+        def collect(self, wants: Any) -> Any:
+            proposals = super().collect(wants)
+            if 1 in proposals:
+                proposals[1] = dataclasses.replace(proposals[1], base_len=proposals[1].base_len + 1)
+            return proposals
+
+    engine = make_engine(loaded, WrongBase(random_tree(512)))
+    poisoned, healthy = Collector(), Collector()
+    engine.submit(make_request(PROMPT), poisoned)
+    engine.submit(make_request(PROMPT, seed=4), healthy)
+    assert isinstance(poisoned.wait().error, InternalError)
+    assert len(healthy.wait().token_ids) == 24
+    engine.check_health()
+    assert eventually(lambda: all_free(engine))
+    engine.stop()
+
+
+def test_a_pool_larger_than_the_machine_is_refused(loaded: LoadedModel) -> None:
+    with pytest.raises(ConfigurationError, match=r"2000000000 blocks of 16 tokens need .* GiB, cpu has .* GiB"):
+        make_engine(loaded, num_blocks=2_000_000_000, block_size=16)
