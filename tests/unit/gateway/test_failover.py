@@ -11,7 +11,7 @@ from outrider.v1 import common_pb2
 
 from tests.fakes.fake_verifier import CLEAN_END, FakeVerifier, Fault, pseudo_random_tokens
 from tests.unit.gateway.conftest import StartHarness, ask, finished_of, text_of, tokens_of
-from workers.core.errors import InvalidRequestError, OverloadedError, UnavailableError
+from workers.core.errors import InternalError, InvalidRequestError, OverloadedError, UnavailableError
 from workers.text.tokenizer import Tokenizer
 
 LOST = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.ABORTED]
@@ -136,6 +136,15 @@ async def test_a_refusal_is_final(gateway: StartHarness) -> None:
         states = harness.directory.verifier_states
         states[1] = replace(states[1], load=replace(states[1].load, running_requests=5))
         with pytest.raises(InvalidRequestError, match="top_k: no"):
+            await harness.run(ask())
+        assert not harness.verifiers[1].calls
+
+
+async def test_a_request_that_fails_in_a_living_verifier_is_not_tried_on_others(gateway: StartHarness) -> None:
+    async with gateway({"faults": [Fault(how=InternalError("this request failed in the verifier"))]}, {}) as harness:
+        states = harness.directory.verifier_states
+        states[1] = replace(states[1], load=replace(states[1].load, running_requests=5))
+        with pytest.raises(InternalError, match="this request failed"):
             await harness.run(ask())
         assert not harness.verifiers[1].calls
 
