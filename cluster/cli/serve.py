@@ -61,12 +61,12 @@ def run(document: "ServeDeploySchema", cluster: LocalCluster, *, blocking: bool,
     console = err_console()
     if cluster.private and not tcp_port_is_free(document.grpc_options.port):
         raise StartError(f"port {document.grpc_options.port} is in use; choose another with --port")
-    signal.signal(signal.SIGTERM, _interrupt)
+    _stop_on_signals()
     try:
         with progress(console, "Starting") as report:
             cluster.log = report
             cluster.start_ray()
-            signal.signal(signal.SIGTERM, _interrupt)  # Ray has put its own in place
+            _stop_on_signals()  # Ray has put its own in place
             cluster.deploy(document)
             cluster.wait_ready(timeout_s)
         out_console().print(f"Ready: 127.0.0.1:{cluster.grpc_port}", soft_wrap=True)
@@ -92,6 +92,12 @@ def watch(cluster: LocalCluster, console: Console) -> None:
             console.print(f"[dim]replicas: {counts}[/]", soft_wrap=True)
         shown = counts
         time.sleep(WATCH_PERIOD_S)
+
+
+def _stop_on_signals() -> None:
+    """SIGINT too: a shell starts background jobs with it ignored."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _interrupt)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
