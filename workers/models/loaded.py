@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
+from workers.text.tokenizer import Tokenizer
+
 __all__ = ["LoadedModel"]
 
 
@@ -20,7 +22,11 @@ class LoadedModel:
     context_length: int
     eos_token_ids: tuple[int, ...]
     fingerprint: str  # of weights, configuration and arithmetic
-    tokenizer_hash: str
+    tokenizer: Tokenizer
     dtype: str  # of the weights: float32, bfloat16 or float16
     kv_dtype: torch.dtype
     device: torch.device
+
+    @property
+    def tokenizer_hash(self) -> str:
+        return self.tokenizer.tokenizer_hash

@@ -59,10 +59,10 @@ def load_model(config: ModelConfig) -> LoadedModel:
         num_heads=heads,
         num_kv_heads=getattr(text_config, "num_key_value_heads", None) or heads,
         head_dim=getattr(text_config, "head_dim", None) or text_config.hidden_size // heads,
-        context_length=min(config.max_context_length or 2**31, text_config.max_position_embeddings),
+        context_length=_context_length(config, text_config),
         eos_token_ids=_eos_ids(model, tokenizer, vocab_size),
         fingerprint=fingerprint,
-        tokenizer_hash=tokenizer.tokenizer_hash,
+        tokenizer=tokenizer,
         dtype=dtype,
         kv_dtype=module_dtype,
         device=device,
@@ -109,7 +109,7 @@ def _check_supported(config: ModelConfig, hf_config: Any) -> None:
             )
     if size > 1:
         raise ConfigurationError("tensor_parallel_size above 1 is not available in this version")
-    context = min(config.max_context_length or 2**31, hf_config.max_position_embeddings)
+    context = _context_length(config, hf_config)
     window = getattr(hf_config, "sliding_window", None)
     if getattr(hf_config, "use_sliding_window", True) and window is not None and window < context:
         raise ConfigurationError(
@@ -118,6 +118,11 @@ def _check_supported(config: ModelConfig, hf_config: Any) -> None:
         )
     if getattr(hf_config, "attn_logit_softcapping", None):
         raise ConfigurationError(f"{config.model!r} caps attention logits, which is not supported")
+
+
+def _context_length(config: ModelConfig, hf_config: Any) -> int:
+    own: int = hf_config.max_position_embeddings
+    return min(config.max_context_length or own, own)
 
 
 def _resolve_dtype(config: ModelConfig, device: torch.device) -> str:

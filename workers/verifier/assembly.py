@@ -6,7 +6,6 @@ from workers.models.loaded import LoadedModel
 from workers.proposers.base import Proposer
 from workers.runner.kv_memory import allocate_kv
 from workers.runner.model_runner import ModelRunner
-from workers.text.tokenizer import Tokenizer
 from workers.verifier.engine import VerifierEngine
 from workers.verifier.limits import EngineLimits
 from workers.verifier.scheduler import Scheduler
@@ -33,7 +32,7 @@ def build_engine(
             pool_tokens=config.kv_cache.num_tokens,
             eos_token_ids=loaded.eos_token_ids,
         ),
-        tokenizer=Tokenizer.load(config.model.model),
+        tokenizer=loaded.tokenizer,
         events=KvEventLog(incarnation),
         max_waiting=config.max_waiting_requests,
         max_grace_ms=config.speculation.max_grace_ms,
