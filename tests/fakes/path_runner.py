@@ -75,5 +75,5 @@ class PathRunner:
         return tuple(token for token, _ in path)
 
     def _read(self, slots: np.ndarray) -> list[tuple[int, int]]:
-        rows = self.storage.keys[0].index_select(0, torch.from_numpy(slots))[:, 0].tolist()
+        rows = self.storage.read(0, torch.from_numpy(slots))[:, 0, 0].tolist()
         return [(int(token), int(position)) for token, position in rows]

@@ -9,7 +9,7 @@ import torch
 
 from workers.kvcache.storage import KvStorage
 
-__all__ = ["ForwardContext", "SequenceChunk", "causal_mask"]
+__all__ = ["AttentionGroup", "ForwardContext", "SequenceChunk", "causal_mask"]
 
 Slots = npt.NDArray[np.int64]
 
@@ -35,16 +35,29 @@ class SequenceChunk:
     def num_tokens(self) -> int:
         return len(self.token_ids)
 
+    @property
+    def num_keys(self) -> int:
+        return len(self.context_slots) + len(self.window_slots)
+
+
+@dataclass(frozen=True)
+class AttentionGroup:
+    """Chunks with equally many new tokens, attended in one call; shorter contexts are padded behind a mask."""
+
+    size: int  # chunks in it: b
+    num_tokens: int  # new tokens of each: n
+    rows: torch.Tensor | None  # int64 [b * n], their place among the step's new tokens; None = all, in order
+    key_slots: torch.Tensor  # int64 [b * k]
+    bias: torch.Tensor | None  # [b, 1, query heads per K/V head * n, k], 0 or -inf; None = everything is visible
+
 
 @dataclass(frozen=True)
 class ForwardContext:
     """Passed through the model's keyword arguments to the attention function."""
 
     storage: KvStorage
-    chunks: Sequence[SequenceChunk]
     slots: torch.Tensor  # int64 [total new tokens]
-    key_slots: Sequence[torch.Tensor]  # per chunk: int64 [c + w]
-    biases: Sequence[torch.Tensor | None]  # per chunk: float [n, c + w], 0 or -inf; None = no mask
+    groups: Sequence[AttentionGroup]
 
 
 def causal_mask(num_tokens: int) -> torch.Tensor | None:

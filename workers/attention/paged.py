@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
-from workers.attention.forward_context import ForwardContext
+from workers.attention.forward_context import AttentionGroup, ForwardContext
 
 __all__ = ["ATTENTION_NAME", "paged_attention", "register"]
 
@@ -29,28 +29,32 @@ def paged_attention(
     forward_context: ForwardContext,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Write the new K/V to their slots, then attend chunk by chunk; returns [1, tokens, heads, head_dim].
-
-    Query heads that share a K/V head are stacked as extra query rows, so that K/V is never repeated in memory.
-    """
+    """Write the new K/V to their slots, then attend group by group; returns [1, tokens, heads, head_dim]."""
     layer: int = module.layer_idx  # type: ignore[assignment]
     storage = forward_context.storage
     storage.write(layer, forward_context.slots, key[0].transpose(0, 1), value[0].transpose(0, 1))
-    heads, kv_heads, head_dim = query.shape[1], key.shape[1], query.shape[3]
-    group = heads // kv_heads
-    output = query.new_empty(1, query.shape[2], heads, head_dim)
-    start = 0
-    for chunk, key_slots, bias in zip(
-        forward_context.chunks, forward_context.key_slots, forward_context.biases, strict=True
-    ):
-        n = chunk.num_tokens
-        keys = storage.keys[layer].index_select(0, key_slots).transpose(0, 1)  # [kv_heads, c + w, head_dim]
-        values = storage.values[layer].index_select(0, key_slots).transpose(0, 1)
-        rows = query[0, :, start : start + n].reshape(1, kv_heads, group * n, head_dim)
-        attended = scaled_dot_product_attention(rows, keys[None], values[None], attn_mask=bias, scale=scaling)
-        output[0, start : start + n] = attended.view(heads, n, head_dim).transpose(0, 1)
-        start += n
-    return output, None
+    groups = forward_context.groups
+    if len(groups) == 1 and groups[0].rows is None:
+        return _attend(query[0], storage.read(layer, groups[0].key_slots), groups[0], scaling)[None], None
+    output = query.new_empty(query.shape[2], query.shape[1], query.shape[3])
+    for group in groups:
+        attended = _attend(query[0, :, group.rows], storage.read(layer, group.key_slots), group, scaling)
+        output[group.rows] = attended
+    return output[None], None
+
+
+def _attend(query: torch.Tensor, keys_values: torch.Tensor, group: AttentionGroup, scaling: float) -> torch.Tensor:
+    """`query` [heads, b * n, head_dim], `keys_values` [b * k, 2, kv_heads, head_dim]; [b * n, heads, head_dim].
+
+    Query heads that share a K/V head are stacked as extra query rows, so that K/V is never repeated in memory.
+    """
+    heads, _, head_dim = query.shape
+    b, n, kv_heads = group.size, group.num_tokens, keys_values.shape[2]
+    keys, values = keys_values.view(b, -1, 2, kv_heads, head_dim).permute(2, 0, 3, 1, 4).unbind()
+    rows = query.view(heads, b, n, head_dim) if b > 1 else query[:, None]
+    rows = rows.transpose(0, 1).reshape(b, kv_heads, heads // kv_heads * n, head_dim)
+    attended = scaled_dot_product_attention(rows, keys, values, attn_mask=group.bias, scale=scaling)
+    return attended.view(b, heads, n, head_dim).transpose(1, 2).reshape(b * n, heads, head_dim)
 
 
 def register() -> None:

@@ -6,7 +6,10 @@ __all__ = ["KvStorage"]
 
 
 class KvStorage:
-    """K and V of all layers, allocated once; `data` is [layers, 2, slots, kv_heads, head_dim]."""
+    """K and V of all layers, allocated once; `data` is [layers, slots, 2, kv_heads, head_dim].
+
+    K and V of a token lie side by side, so that one gather reads both.
+    """
 
     def __init__(
         self,
@@ -18,9 +21,8 @@ class KvStorage:
         dtype: torch.dtype,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.data = torch.zeros(num_layers, 2, num_slots, num_kv_heads, head_dim, dtype=dtype, device=device)
-        self.keys = [self.data[layer, 0] for layer in range(num_layers)]  # each [slots, kv_heads, head_dim]
-        self.values = [self.data[layer, 1] for layer in range(num_layers)]
+        self.data = torch.zeros(num_layers, num_slots, 2, num_kv_heads, head_dim, dtype=dtype, device=device)
+        self.layers = list(self.data.unbind())  # each [slots, 2, kv_heads, head_dim]
 
     @staticmethod
     def bytes_per_slot(num_layers: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype) -> int:
@@ -28,7 +30,7 @@ class KvStorage:
 
     @property
     def num_slots(self) -> int:
-        return self.data.shape[2]
+        return self.data.shape[1]
 
     @property
     def num_bytes(self) -> int:
@@ -36,9 +38,12 @@ class KvStorage:
 
     def write(self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Store new K/V; `slots` [n], `keys` and `values` [n, kv_heads, head_dim]."""
-        self.keys[layer].index_copy_(0, slots, keys)
-        self.values[layer].index_copy_(0, slots, values)
+        self.layers[layer].index_copy_(0, slots, torch.stack((keys, values), dim=1))
+
+    def read(self, layer: int, slots: torch.Tensor) -> torch.Tensor:
+        """K and V at `slots` [n]: [n, 2, kv_heads, head_dim]."""
+        return self.layers[layer].index_select(0, slots)
 
     def move(self, source_slots: torch.Tensor, target_slots: torch.Tensor) -> None:
         """Copy slots to other slots in all layers (sources are read before targets are written)."""
-        self.data.index_copy_(2, target_slots, self.data.index_select(2, source_slots))
+        self.data.index_copy_(1, target_slots, self.data.index_select(1, source_slots))

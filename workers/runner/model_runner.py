@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from workers.attention.forward_context import ForwardContext, SequenceChunk
+from workers.attention.grouping import build_groups
 from workers.kvcache.storage import KvStorage
 from workers.models.loaded import LoadedModel
 
@@ -42,24 +43,14 @@ class ModelRunner:
         return list(logits.split([len(c.logits_for) for c in chunks]))
 
     def _context(self, chunks: Sequence[SequenceChunk]) -> ForwardContext:
-        device = self.loaded.device
-        as_tensor = torch.from_numpy
+        loaded = self.loaded
         return ForwardContext(
             storage=self.storage,
-            chunks=chunks,
-            slots=torch.cat([as_tensor(c.slots) for c in chunks]).to(device),
-            key_slots=[torch.cat([as_tensor(c.context_slots), as_tensor(c.window_slots)]).to(device) for c in chunks],
-            biases=[self._bias(c) for c in chunks],
+            slots=torch.cat([torch.from_numpy(c.slots) for c in chunks]).to(loaded.device),
+            groups=build_groups(
+                chunks, loaded.num_heads // loaded.num_kv_heads, self.storage.data.dtype, loaded.device
+            ),
         )
-
-    def _bias(self, chunk: SequenceChunk) -> torch.Tensor | None:
-        """Additive mask [group * n, c + w], 0 or -inf: a block of n rows for each query head of a K/V group."""
-        if chunk.mask is None:
-            return None
-        visible = len(chunk.context_slots)
-        bias = torch.zeros(chunk.num_tokens, visible + len(chunk.window_slots), dtype=self.storage.data.dtype)
-        bias[:, visible:].masked_fill_(~chunk.mask, float("-inf"))
-        return bias.repeat(self.loaded.num_heads // self.loaded.num_kv_heads, 1).to(self.loaded.device)
 
     @staticmethod
     def _logit_rows(chunks: Sequence[SequenceChunk]) -> list[int]:
