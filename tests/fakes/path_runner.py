@@ -12,6 +12,7 @@ import torch
 
 from workers.attention.forward_context import SequenceChunk
 from workers.kvcache.storage import KvStorage
+from workers.runner.model_runner import ChunkOutput
 
 __all__ = ["PathRunner", "table_logits"]
 
@@ -40,7 +41,7 @@ class PathRunner:
         self.batches: list[int] = []
         self._logits = logits
 
-    def forward(self, chunks: Sequence[SequenceChunk]) -> list[torch.Tensor]:
+    def forward(self, chunks: Sequence[SequenceChunk]) -> list[ChunkOutput]:
         """Check what every token sees, and answer for `logits_for`."""
         written = [int(slot) for chunk in chunks for slot in chunk.slots]
         assert len(set(written)) == len(written), "two tokens of one forward write to one slot"
@@ -49,7 +50,7 @@ class PathRunner:
             self.storage.write(0, torch.from_numpy(chunk.slots), kv[:, None], kv[:, None])
         self.batches.append(len(chunks))
         self.visits.append([])
-        return [self._chunk(chunk) for chunk in chunks]
+        return [ChunkOutput(logits, logits[:, :4]) for logits in map(self._chunk, chunks)]
 
     def _chunk(self, chunk: SequenceChunk) -> torch.Tensor:
         assert len(chunk.token_ids) == len(chunk.positions) == len(chunk.slots)

@@ -8,7 +8,7 @@ import torch
 
 from workers.attention.forward_context import SequenceChunk, causal_mask
 from workers.draft.session import Session
-from workers.draft.tree import Node
+from workers.drafting.tree import Node
 from workers.kvcache.manager import KvCacheManager
 
 __all__ = ["Expand", "Feed", "Work"]

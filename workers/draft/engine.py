@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import torch
-
 from workers.attention.forward_context import SequenceChunk
 from workers.core.errors import UnavailableError
 from workers.draft.chunks import Feed, Work
@@ -22,6 +20,7 @@ from workers.draft.sessions import DraftCounters, DraftModelInfo, SessionBook
 from workers.kvcache.events import KvEventLog
 from workers.kvcache.manager import KvCacheManager
 from workers.kvcache.storage import KvStorage
+from workers.runner.model_runner import ChunkOutput
 
 __all__ = ["DraftEngine", "Runner"]
 
@@ -31,8 +30,8 @@ logger = logging.getLogger(__name__)
 class Runner(Protocol):
     """What runs the draft model (`workers.runner.model_runner`, or a fake)."""
 
-    def forward(self, chunks: Sequence[SequenceChunk]) -> Sequence[torch.Tensor]:
-        """Store K/V of all new tokens; logits fp32 [len(logits_for), vocab] for each chunk."""
+    def forward(self, chunks: Sequence[SequenceChunk]) -> Sequence[ChunkOutput]:
+        """Store K/V of all new tokens; what the model says behind the tokens that each chunk asks for."""
         ...
 
 
@@ -152,12 +151,12 @@ class DraftEngine:
     def _forward(self, works: Sequence[Work]) -> None:
         outputs = self._runner.forward([work.chunk() for work in works])
         self.counters.forwards += 1
-        for work, logits in zip(works, outputs, strict=True):
+        for work, output in zip(works, outputs, strict=True):
             if isinstance(work, Feed):
                 self.counters.fed_tokens += work.count
             else:
                 self.counters.expanded_nodes += len(work.nodes)
-            work.absorb(logits, self.manager)
+            work.absorb(output.logits, self.manager)
 
     def _emit_ready(self) -> None:
         for session in self._book.sessions.values():

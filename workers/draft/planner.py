@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from workers.draft.chunks import Expand, Feed, Work
 from workers.draft.memory import TreeMemory
 from workers.draft.session import Session, SessionLimits
-from workers.draft.tree import Node
+from workers.drafting.tree import Node
 
 __all__ = ["Plan", "plan_step"]
 

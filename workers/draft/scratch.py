@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from workers.draft.invariants import require
+from workers.drafting.invariants import require
 from workers.kvcache.block_table import BlockTable
 from workers.kvcache.manager import KvCacheManager
 

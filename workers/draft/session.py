@@ -9,10 +9,10 @@ import torch
 from workers.core.draft_session import SessionCommit, SessionOpening
 from workers.core.proposal import Proposal, TreeBudget
 from workers.core.token_tree import ROOT
-from workers.draft.expansion import Expander
-from workers.draft.invariants import require
 from workers.draft.scratch import ScratchSlots
-from workers.draft.tree import GrowingTree, Node, as_token_tree
+from workers.drafting.expansion import Expander
+from workers.drafting.invariants import require
+from workers.drafting.tree import GrowingTree, Node, as_token_tree
 from workers.kvcache.block_table import BlockTable
 from workers.kvcache.manager import KvCacheManager
 from workers.kvcache.storage import KvStorage

@@ -6,12 +6,12 @@ import torch
 
 from workers.core.draft_session import SessionCommit, SessionOpening
 from workers.core.errors import InvalidRequestError
-from workers.draft.expansion import Expander
 from workers.draft.memory import TreeMemory
 from workers.draft.messages import FrameIn, FrameOut, SessionClose, SessionErrorCode, SessionFailure, SessionProposal
 from workers.draft.scratch import ScratchSlots
 from workers.draft.session import Session, SessionKey, SessionLimits
-from workers.draft.shortlist import RowBuffer
+from workers.drafting.expansion import Expander
+from workers.drafting.shortlist import RowBuffer
 from workers.kvcache.manager import KvCacheManager
 from workers.kvcache.storage import KvStorage
 

@@ -19,6 +19,7 @@ class LoadedModel:
     num_heads: int
     num_kv_heads: int
     head_dim: int
+    hidden_size: int
     context_length: int
     eos_token_ids: tuple[int, ...]
     fingerprint: str  # of weights, configuration and arithmetic
@@ -26,6 +27,11 @@ class LoadedModel:
     dtype: str  # of the weights: float32, bfloat16 or float16
     kv_dtype: torch.dtype
     device: torch.device
+
+    @property
+    def lm_head(self) -> torch.nn.Module:
+        """From the last hidden state to logits."""
+        return self.model.get_output_embeddings()  # type: ignore[no-any-return]
 
     @property
     def tokenizer_hash(self) -> str:

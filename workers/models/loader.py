@@ -59,6 +59,7 @@ def load_model(config: ModelConfig) -> LoadedModel:
         num_heads=heads,
         num_kv_heads=getattr(text_config, "num_key_value_heads", None) or heads,
         head_dim=getattr(text_config, "head_dim", None) or text_config.hidden_size // heads,
+        hidden_size=text_config.hidden_size,
         context_length=_context_length(config, text_config),
         eos_token_ids=_eos_ids(model, tokenizer, vocab_size),
         fingerprint=fingerprint,

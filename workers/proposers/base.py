@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
+
 from workers.core.proposal import Proposal, TreeBudget
 from workers.core.request import GenerationRequest
 from workers.core.statistics import GenerationStats
@@ -43,13 +45,17 @@ class Want:
 
 @dataclass(frozen=True)
 class CommitUpdate:
-    """Tokens that one step committed, and the budget for the next one. `paused`: propose nothing for now."""
+    """Tokens that one step committed, and the budget for the next one. `paused`: propose nothing for now.
+
+    `hidden` holds the target's last hidden state that each token was chosen from.
+    """
 
     key: int
     base_len: int  # number of committed tokens before `token_ids`
     token_ids: tuple[int, ...]
     budget: TreeBudget
     paused: bool = False
+    hidden: torch.Tensor | None = None  # [len(token_ids), hidden_size]
 
 
 class Proposer(Protocol):

@@ -1,6 +1,6 @@
 """How a drafter draws the children of a node under `rejection`, and how likely it thinks each of them survives.
 
-Under `coupled` they are simply the best noisy tokens: `workers.draft.expansion`.
+Under `coupled` they are simply the best noisy tokens: `workers.drafting.expansion`.
 
 Log probabilities come from `LogitsProcessor`, so that the draft follows the same temperature, filters and penalties as
 the target. Survival estimates are conditional on the parent being accepted; the verifier calibrates them online.

@@ -239,7 +239,8 @@ class VerifierEngine:
             if finish is None:
                 state.sink.push(StepOutput(state.request.request_id, tokens, logprobs))
                 if state.drafting:
-                    updates.append(CommitUpdate(state.key, base_len, tokens, state.budget()))
+                    hidden = None if result.hidden is None else result.hidden[:kept]
+                    updates.append(CommitUpdate(state.key, base_len, tokens, state.budget(), hidden=hidden))
             else:
                 self._finish(state, finish.reason, finish.stop_string, tokens, logprobs)
         self._proposer.commit(updates)

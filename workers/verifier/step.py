@@ -23,7 +23,7 @@ from workers.core.request import TokenLogprob
 from workers.core.token_tree import ROOT, TokenTree
 from workers.kvcache.manager import KvCacheManager
 from workers.kvcache.storage import KvStorage
-from workers.runner.model_runner import ModelRunner
+from workers.runner.model_runner import ChunkOutput, ModelRunner
 from workers.sampling.logits import token_logprobs
 from workers.sampling.rules import Verdict, rule_for
 from workers.verifier.request_state import RequestState, ScheduledRequest
@@ -42,6 +42,7 @@ class StepResult:
     num_accepted: int
     tree: TokenTree
     logprobs: tuple[TokenLogprob, ...]
+    hidden: torch.Tensor | None = None  # [tokens, hidden_size]: the state that each token was chosen from
     error: OutriderError | None = None
 
 
@@ -59,37 +60,39 @@ class VerifyStep:
 
     def run(self, scheduled: Sequence[ScheduledRequest]) -> list[StepResult]:
         """Forward, verify and commit; requests in the middle of their prefill have no result."""
-        logits = self._runner.forward([_chunk(item) for item in scheduled])
+        outputs = self._runner.forward([_chunk(item) for item in scheduled])
         results: list[StepResult] = []
-        for item, rows in zip(scheduled, logits, strict=True):
+        for item, output in zip(scheduled, outputs, strict=True):
             if item.num_tokens < item.state.num_uncomputed:
                 self._advance(item.state, item.state.num_computed + item.num_tokens)
             else:
-                results.append(self._verify_alone(item, rows))
+                results.append(self._verify_alone(item, output))
         return results
 
-    def _verify_alone(self, item: ScheduledRequest, logits: torch.Tensor) -> StepResult:
+    def _verify_alone(self, item: ScheduledRequest, output: ChunkOutput) -> StepResult:
         """Whatever goes wrong with one request's numbers ends that request and no other."""
         try:
-            return self._verify(item, logits)
+            return self._verify(item, output)
         except Exception as error:
             logger.error("request %s failed", item.state.request.request_id, exc_info=error)
             failure = (
                 error if isinstance(error, OutriderError) else InternalError("this request failed in the verifier")
             )
-            return StepResult(item.state, (), 0, TokenTree.empty(), (), failure)
+            return StepResult(item.state, (), 0, TokenTree.empty(), (), error=failure)
 
-    def _verify(self, item: ScheduledRequest, logits: torch.Tensor) -> StepResult:
-        """`logits` [1 + num_nodes, vocab]: the root's row, then the nodes'."""
-        state = item.state
+    def _verify(self, item: ScheduledRequest, output: ChunkOutput) -> StepResult:
+        """`output`: the root's row, then the nodes'."""
+        state, logits = item.state, output.logits
         proposal = item.proposal or Proposal(len(state.tokens), TokenTree.empty())
         rule = rule_for(state.request.rule)
         if bool(logits[0].isnan().any()):
             raise InternalError("the target model's logits are not numbers")
         verdict = rule.verify(proposal, logits, state.sampler, max_tokens=state.remaining_tokens)
-        logprobs = self._logprobs(state, verdict, logits)
+        rows = [0, *(1 + node for node in verdict.accepted_nodes)][: len(verdict.token_ids)]  # row behind each token
+        logprobs = self._logprobs(state, verdict, logits, rows)
         self._commit(state, verdict)
-        return StepResult(state, verdict.token_ids, len(verdict.accepted_nodes), proposal.tree, logprobs)
+        accepted = len(verdict.accepted_nodes)
+        return StepResult(state, verdict.token_ids, accepted, proposal.tree, logprobs, output.hidden[rows])
 
     def _commit(self, state: RequestState, verdict: Verdict) -> None:
         """Compact the accepted path's K/V behind the root, append the tokens, give back the other nodes' slots."""
@@ -114,13 +117,14 @@ class VerifyStep:
         self._kv_cache.commit(state.blocks, state.tokens, num_computed)
         self._kv_cache.trim(state.blocks, num_computed)
 
-    def _logprobs(self, state: RequestState, verdict: Verdict, logits: torch.Tensor) -> tuple[TokenLogprob, ...]:
+    def _logprobs(
+        self, state: RequestState, verdict: Verdict, logits: torch.Tensor, rows: Sequence[int]
+    ) -> tuple[TokenLogprob, ...]:
         top = state.request.sampling.logprobs
         if top is None:
             return ()
-        rows = [0, *(1 + node for node in verdict.accepted_nodes)]  # row that each token was chosen from
         return tuple(
-            token_logprobs(logits[row], token, top) for row, token in zip(rows, verdict.token_ids, strict=False)
+            token_logprobs(logits[row], token, top) for row, token in zip(rows, verdict.token_ids, strict=True)
         )
 
 

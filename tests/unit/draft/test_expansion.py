@@ -8,9 +8,9 @@ import torch
 from tests.unit.draft.rig import opening
 from workers.core.errors import InvalidRequestError
 from workers.core.sampling_params import SamplingParams, VerificationRule
-from workers.draft.expansion import Expander
-from workers.draft.shortlist import RowBuffer, shortlists
-from workers.draft.tree import Candidate, GrowingTree
+from workers.drafting.expansion import Expander
+from workers.drafting.shortlist import RowBuffer, shortlists
+from workers.drafting.tree import Candidate, GrowingTree
 from workers.sampling.filters import top_tokens
 from workers.sampling.logits import LogitsProcessor
 from workers.sampling.noise import gumbel_noise

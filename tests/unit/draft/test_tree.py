@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from workers.core.proposal import TreeBudget
 from workers.core.token_tree import ROOT, TokenTree
-from workers.draft.tree import Candidate, GrowingTree, Node, as_token_tree
+from workers.drafting.tree import Candidate, GrowingTree, Node, as_token_tree
 
 children = st.lists(
     st.tuples(st.integers(0, 9), st.floats(-3.0, 0.0), st.booleans()), max_size=4, unique_by=lambda c: c[0]

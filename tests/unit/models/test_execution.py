@@ -69,7 +69,7 @@ def test_chunks_over_scattered_slots_give_the_models_logits(
         reference = logits_of(model)
     runner = runner_for(tiny_loaded(tiny_target, dtype))
     slots = scattered(0)
-    rows = [runner.forward([chunk(slots, a, b)])[0] for a, b in ((0, 17), (17, 18), (18, 19), (19, 40))]
+    rows = [runner.forward([chunk(slots, a, b)])[0].logits for a, b in ((0, 17), (17, 18), (18, 19), (19, 40))]
     assert torch.allclose(torch.cat(rows), reference, atol=5e-5)
 
 
@@ -77,7 +77,7 @@ def test_ragged_batches_do_not_mix(tiny_target: Path, reference: torch.Tensor) -
     runner = runner_for(tiny_loaded(tiny_target))
     one, two = scattered(0), scattered(1)
     runner.forward([chunk(one, 0, 30)])
-    first, second = runner.forward([chunk(one, 30, 33), chunk(two, 0, 9)])
+    first, second = (o.logits for o in runner.forward([chunk(one, 30, 33), chunk(two, 0, 9)]))
     assert torch.allclose(first, reference[30:33], atol=2e-5)
     assert torch.allclose(second, reference[:9], atol=2e-5)
 
@@ -95,7 +95,7 @@ def test_a_tree_node_sees_its_ancestors_only(tiny_target: Path, reference: torch
         mask[row, columns] = True
     window = slots[20:25]
     tree = SequenceChunk(tokens, [20, 21, 21, 22, 22], window, slots[:20], window, mask, range(5))
-    (rows,) = runner.forward([tree])
+    rows = runner.forward([tree])[0].logits
     assert torch.allclose(rows[[0, 2, 4]], reference[20:23], atol=2e-5)
     assert not torch.allclose(rows[3], reference[22], atol=1e-2)
 
@@ -105,7 +105,7 @@ def test_moved_kv_is_the_same_kv(tiny_target: Path, reference: torch.Tensor) -> 
     old, new = scattered(0), scattered(1)
     runner.forward([chunk(old, 0, 30)])
     runner.storage.move(torch.from_numpy(old[:30]), torch.from_numpy(new[:30]))
-    (rows,) = runner.forward([chunk(new, 30, 40)])
+    rows = runner.forward([chunk(new, 30, 40)])[0].logits
     assert torch.allclose(rows, reference[30:], atol=2e-5)
 
 
@@ -113,6 +113,13 @@ def test_no_logits_wanted_still_stores_kv(tiny_target: Path, reference: torch.Te
     runner = runner_for(tiny_loaded(tiny_target))
     slots = scattered(0)
     silent = dataclasses.replace(chunk(slots, 0, 30), logits_for=())
-    assert runner.forward([silent])[0].shape == (0, 512)
-    (rows,) = runner.forward([chunk(slots, 30, 40)])
+    assert runner.forward([silent])[0].logits.shape == (0, 512)
+    rows = runner.forward([chunk(slots, 30, 40)])[0].logits
     assert torch.allclose(rows, reference[30:], atol=2e-5)
+
+
+def test_hidden_states_are_what_the_head_saw(tiny_target: Path) -> None:
+    loaded = tiny_loaded(tiny_target)
+    output = runner_for(loaded).forward([chunk(scattered(0), 0, 12)])[0]
+    assert output.hidden.shape == (12, loaded.hidden_size)
+    assert torch.allclose(loaded.lm_head(output.hidden[None])[0][:, : loaded.vocab_size], output.logits, atol=1e-5)

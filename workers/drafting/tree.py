@@ -9,8 +9,8 @@ keep absolute positions and log survival probabilities, so that nothing in a sur
 
 Exactness under the rule `rejection`: whether a node is *listed* in a proposal must not depend on the token that was
 drawn for it. Nodes are listed in the order of `log_survival`, which for a drawn sibling is a function of its parent's
-distribution and of its rank only (`workers.draft.expansion`), never exceeds the parent's or an earlier sibling's, and
-so cannot be influenced by the node itself, by later siblings or by descendants.
+distribution and of its rank only (`workers.drafting.expansion`), never exceeds the parent's or an earlier sibling's,
+and so cannot be influenced by the node itself, by later siblings or by descendants.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from workers.core.proposal import DraftDistribution, TreeBudget
 from workers.core.token_tree import ROOT, TokenTree
-from workers.draft.invariants import require
+from workers.drafting.invariants import require
 
 __all__ = ["Candidate", "GrowingTree", "Node", "as_token_tree"]
 

@@ -8,8 +8,8 @@ import torch
 from workers.core.draft_session import SessionOpening
 from workers.core.proposal import DraftDistribution
 from workers.core.sampling_params import SamplingParams, VerificationRule
-from workers.draft.shortlist import RowBuffer, shortlists
-from workers.draft.tree import Candidate, Node
+from workers.drafting.shortlist import RowBuffer, shortlists
+from workers.drafting.tree import Candidate, Node
 from workers.sampling.drafting import sample_children
 from workers.sampling.filters import keep_most_probable
 from workers.sampling.logits import LogitsProcessor

@@ -1,0 +1,1 @@
+"""Growing token trees from draft logits; shared by drafters and by proposers that run in the verifier."""
