@@ -6,6 +6,7 @@ from cluster.cli.generate import generate
 from cluster.cli.model import app as model_app
 from cluster.cli.serve import serve
 from cluster.cli.status import status
+from cluster.cli.train import app as train_app
 
 __all__ = ["app", "main"]
 
@@ -20,6 +21,7 @@ app.command("serve")(serve)
 app.command("generate")(generate)
 app.command("status")(status)
 app.add_typer(model_app, name="model")
+app.add_typer(train_app, name="train")
 
 
 def main() -> None:

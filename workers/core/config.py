@@ -2,21 +2,18 @@
 
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from workers.core.proposal import TreeBudget
 from workers.core.sampling_params import VerificationRule
+from workers.core.settings import Settings
 
 __all__ = ["DrafterConfig", "KvCacheConfig", "ModelConfig", "NgramConfig", "SpeculationConfig", "VerifierConfig"]
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ModelConfig(_Settings):
+class ModelConfig(Settings):
     """Which model runs, and how."""
 
     model: str = Field(description="Hub id, local folder or GGUF file", min_length=1)
@@ -32,7 +29,7 @@ class ModelConfig(_Settings):
     tensor_parallel_size: int = Field(1, ge=1, le=64, description="Must divide heads, KV heads and intermediate size")
 
 
-class KvCacheConfig(_Settings):
+class KvCacheConfig(Settings):
     """The paged K/V pool. Its memory is allocated once, at start."""
 
     block_size: int = Field(16, ge=1, le=256, description="Tokens per block")
@@ -45,7 +42,7 @@ class KvCacheConfig(_Settings):
         return self.num_blocks * self.block_size
 
 
-class SpeculationConfig(_Settings):
+class SpeculationConfig(Settings):
     """Limits and defaults of speculation on a verifier."""
 
     max_depth: int = Field(5, ge=1, le=64)
@@ -72,7 +69,7 @@ class SpeculationConfig(_Settings):
         return self
 
 
-class NgramConfig(_Settings):
+class NgramConfig(Settings):
     """Prompt lookup; names follow vLLM's speculative_config."""
 
     prompt_lookup_min: int = Field(2, ge=1, le=32)
@@ -88,7 +85,7 @@ class NgramConfig(_Settings):
         return self
 
 
-class VerifierConfig(_Settings):
+class VerifierConfig(Settings):
     """One verifier replica."""
 
     model: ModelConfig
@@ -101,7 +98,7 @@ class VerifierConfig(_Settings):
     max_tokens_per_step: int = Field(512, ge=16, le=1_000_000, description="Budget of one step: prefill + trees")
 
 
-class DrafterConfig(_Settings):
+class DrafterConfig(Settings):
     """One drafter replica."""
 
     model: ModelConfig

@@ -1,0 +1,53 @@
+"""`outrider train METHOD CONFIG`: data, drafts, heads."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cluster.cli.output import err_console, friendly_errors, out_console
+from cluster.config.yaml_file import read_settings
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Train what speculates, and write the data for it.", no_args_is_help=True)
+
+Config = Annotated[Path, typer.Argument(help="YAML file of settings")]
+
+
+@app.callback()
+def _group() -> None:
+    """Train what speculates, and write the data for it."""
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Progress]:
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=err_console()) as progress:
+        yield progress
+
+
+@app.command("data")
+def data(config: Config) -> None:
+    """Let the target answer prompts; writes answers with the hidden states behind them."""
+    from workers.training.data import generate_data
+    from workers.training.data_config import DataConfig
+
+    with friendly_errors():
+        settings = read_settings(config, DataConfig)
+        with _bar("answers") as bar:
+            task = bar.add_task("data", total=settings.num_prompts, note="")
+            generate_data(
+                settings,
+                lambda done, wanted, tokens: bar.update(task, completed=done, total=wanted, note=f"{tokens} tokens"),
+            )
+        out_console().print(str(settings.output), soft_wrap=True)

@@ -1,0 +1,120 @@
+"""`outrider train data`: answers of the target, with the hidden states behind them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from workers.core.config import ModelConfig
+from workers.core.errors import ConfigurationError
+from workers.models.loader import load_model
+from workers.training.answers import Answer, AnswerReader, AnswerWriter
+from workers.training.data import generate_data
+from workers.training.data_config import DataConfig
+from workers.training.prompts import read_prompts
+
+HIDDEN = 4
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("".join(json.dumps({"prompt": f"tell me about number {n}"}) + "\n" for n in range(6)))
+    return path
+
+
+def config(tiny_target: Path, prompts: Path, output: Path) -> DataConfig:
+    return DataConfig(
+        model=ModelConfig(model=str(tiny_target), dtype="float32"),
+        prompts=prompts,
+        output=output,
+        max_tokens=12,
+        concurrency=3,
+    )
+
+
+def test_hidden_states_lead_to_the_answers(tiny_target: Path, prompts: Path, tmp_path: Path) -> None:
+    settings = config(tiny_target, prompts, tmp_path / "out")
+    generate_data(settings)
+    loaded = load_model(settings.model)
+    reader = AnswerReader(tmp_path / "out", loaded.hidden_size)
+    assert sorted(answer.prompt_index for answer in reader.answers) == list(range(6))
+    assert {answer.temperature for answer in reader.answers} == {0.0, 0.8}
+    for answer, hidden in reader:
+        assert len(hidden) == answer.hidden_rows >= len(answer.answer_token_ids) - 1
+        if answer.temperature == 0.0:
+            logits = loaded.lm_head(torch.from_numpy(hidden.astype(np.float32))[None])[0][:, : loaded.vocab_size]
+            best = logits.topk(2).values
+            clear = (best[:, 0] - best[:, 1]) > 0.05  # fp16 states may turn near ties
+            chosen = torch.tensor(answer.answer_token_ids[: len(hidden)])
+            assert bool((logits.argmax(1) == chosen)[clear].all())
+            assert clear.sum() > len(hidden) / 2
+
+
+def test_an_interrupted_run_ends_like_one_that_was_not(tiny_target: Path, prompts: Path, tmp_path: Path) -> None:
+    whole, cut = config(tiny_target, prompts, tmp_path / "whole"), config(tiny_target, prompts, tmp_path / "cut")
+    generate_data(whole)
+    generate_data(cut)
+    lines = (tmp_path / "cut" / "answers.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "cut" / "answers.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:20])
+    generate_data(cut)
+    size = load_model(whole.model).hidden_size
+    one, two = AnswerReader(tmp_path / "whole", size), AnswerReader(tmp_path / "cut", size)
+    by_index = {answer.prompt_index: (answer, hidden) for answer, hidden in two}
+    assert len(by_index) == len(two) == len(one) == 6
+    for answer, hidden in one:
+        other, rows = by_index[answer.prompt_index]
+        assert other == answer
+        np.testing.assert_allclose(rows.astype(np.float32), hidden.astype(np.float32), atol=2e-2)
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    rows = np.arange(8, dtype=np.float16).reshape(2, HIDDEN)
+    with AnswerWriter(tmp_path, HIDDEN) as writer:
+        writer.append(Answer(0, [1], [2, 3], 0.0, 7, 2), rows)
+        writer.append(Answer(5, [1, 2], [3], 0.8, 8, 0), rows[:0])
+        writer.append(Answer(3, [1, 2], [3, 4, 5], 0.8, 8, 1), rows[1:])
+    reader = AnswerReader(tmp_path, HIDDEN)
+    assert [answer.prompt_index for answer in reader.answers] == [0, 5, 3]
+    np.testing.assert_array_equal(reader[0][1], rows)
+    np.testing.assert_array_equal(reader[2][1], rows[1:])
+    with AnswerWriter(tmp_path, HIDDEN) as writer:
+        assert writer.done == {0, 5, 3}
+        with pytest.raises(ValueError, match="2 rows announced"):
+            writer.append(Answer(0, [1], [2, 3], 0.0, 7, 2), rows[:1])
+
+
+def test_states_of_another_target_are_refused(tmp_path: Path) -> None:
+    with AnswerWriter(tmp_path, HIDDEN) as writer:
+        writer.append(Answer(0, [1], [2, 3], 0.0, 7, 2), np.zeros((2, HIDDEN), dtype=np.float16))
+    with pytest.raises(ConfigurationError, match="too short for 2 states of size 8"):
+        AnswerReader(tmp_path, 8)
+    with pytest.raises(ConfigurationError, match="holds no answers"):
+        AnswerReader(tmp_path / "nothing", 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has no prompts"),
+        ('{"prompt": "a"}\nnot json\n', "line 2: not JSON"),
+        ('{"prompt": ""}\n', "line 1: .*no text may be empty"),
+        ('{"prompt": 3}\n', "line 1: each line must be"),
+        ('{"prompt": "a", "temperature": 1}\n', "line 1: each line must be"),
+        ('{"messages": []}\n', "line 1: each line must be"),
+        ('\n{"messages": [{"role": "user"}]}\n', "line 2: each line must be"),
+        ("[1]\n", "line 1: each line must be"),
+    ],
+)
+def test_malformed_prompt_files(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=message):
+        read_prompts(path)
+
+
+def test_a_prompt_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        read_prompts(tmp_path / "none.jsonl")

@@ -1,0 +1,61 @@
+"""What every number and every checkpoint carries: commit, command, versions, hardware, time."""
+
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+__all__ = ["provenance"]
+
+PACKAGES = ("torch", "transformers", "ray", "grpcio", "numpy")
+
+
+def provenance(argv: list[str] | None = None, **more: Any) -> dict[str, Any]:
+    """Where a result comes from, as JSON; `argv` is the command (default: this process's own)."""
+    return {
+        "commit": _git("rev-parse", "HEAD"),
+        "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "argv": argv or [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+        "hardware": {
+            "cpu": _cpu_name(),
+            "cores": psutil.cpu_count(),
+            "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        },
+        "load_average": psutil.getloadavg()[0],
+        **more,
+    }
+
+
+def _git(*arguments: str) -> str:
+    """Of the repository that this file belongs to; empty when it was installed without one."""
+    try:
+        return subprocess.run(  # noqa: S603 - fixed arguments
+            ["git", *arguments],  # noqa: S607
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parent,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())

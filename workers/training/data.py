@@ -1,0 +1,148 @@
+"""`outrider train data`: the target answers prompts through the engine, in batches.
+
+Self-distillation as in Medusa (Cai et al. 2024, section 2.3.2): a draft has to guess what this target writes, so it
+learns from what this target wrote.
+"""
+
+import json
+import queue
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from workers.core.config import KvCacheConfig, VerifierConfig
+from workers.core.errors import OutriderError
+from workers.core.proposal import TreeBudget
+from workers.core.provenance import provenance
+from workers.core.request import GenerationRequest, StepOutput
+from workers.core.sampling_params import SamplingParams, SpeculationMode, SpeculationParams
+from workers.core.seeds import derive_seed
+from workers.models.loaded import LoadedModel
+from workers.models.loader import load_model
+from workers.text.chat_template import Message
+from workers.text.tokenizer import Tokenizer
+from workers.training.answers import Answer, AnswerWriter, Rows
+from workers.training.data_config import DataConfig
+from workers.training.prompt_set import write_prompts
+from workers.training.prompts import tokenize_prompts
+from workers.training.recorder import HiddenStateRecorder
+from workers.verifier.assembly import build_engine
+from workers.verifier.engine import VerifierEngine
+
+__all__ = ["generate_data"]
+
+Progress = Callable[[int, int, int], None]
+"""Answers there are, answers wanted, answer tokens there are."""
+
+
+def generate_data(config: DataConfig, progress: Progress = lambda *_: None) -> None:
+    """Answer all prompts that the output folder has no answer for yet."""
+    loaded = load_model(config.model)
+    prompts = _prompts(config, loaded.tokenizer)
+    recorder = HiddenStateRecorder()
+    with AnswerWriter(config.output, loaded.hidden_size) as writer:
+        _write_provenance(config, loaded)
+        todo = [index for index in range(len(prompts)) if index not in writer.done]
+        engine = build_engine(_engine_config(config, prompts), loaded, recorder)
+        engine.start()
+        try:
+            for answer in _run(engine, recorder, config, prompts, todo):
+                writer.append(*answer)
+                progress(len(writer.done), len(prompts), writer.num_tokens)
+        finally:
+            engine.stop()
+
+
+def _prompts(config: DataConfig, tokenizer: Tokenizer) -> list[list[int]]:
+    if config.prompts is not None:
+        return tokenize_prompts(config.prompts, tokenizer)[: config.num_prompts]
+    texts = write_prompts(config.num_prompts, config.seed)
+    return [tokenizer.encode_chat([Message("user", text)]) for text in texts]
+
+
+@dataclass
+class _Sink:
+    """Collects one answer and announces it."""
+
+    index: int
+    finished: "queue.SimpleQueue[_Sink]"
+    key: int = -1
+    token_ids: list[int] = field(default_factory=list)
+    error: OutriderError | None = None
+
+    def push(self, output: StepOutput) -> None:
+        self.token_ids.extend(output.token_ids)
+        if output.finish_reason is not None:
+            self.finished.put(self)
+
+    def fail(self, error: OutriderError) -> None:
+        self.error = error
+        self.finished.put(self)
+
+
+def _run(
+    engine: VerifierEngine,
+    recorder: HiddenStateRecorder,
+    config: DataConfig,
+    prompts: list[list[int]],
+    todo: list[int],
+) -> Iterator[tuple[Answer, Rows]]:
+    """Keep `concurrency` requests in the engine; yield answers as they end."""
+    finished: queue.SimpleQueue[_Sink] = queue.SimpleQueue()
+    waiting = iter(todo)
+    running: dict[int, GenerationRequest] = {}
+
+    def submit_next() -> None:
+        index = next(waiting, None)
+        if index is not None:
+            sink = _Sink(index, finished)
+            running[index] = _request(config, prompts[index], index)
+            sink.key = engine.submit(running[index], sink)
+
+    for _ in range(config.concurrency):
+        submit_next()
+    while running:
+        sink = finished.get()
+        if sink.error is not None:
+            raise sink.error
+        request = running.pop(sink.index)
+        rows = recorder.take(sink.key)
+        submit_next()
+        yield (
+            Answer(
+                prompt_index=sink.index,
+                prompt_token_ids=prompts[sink.index],
+                answer_token_ids=sink.token_ids,
+                temperature=request.sampling.temperature,
+                seed=request.seed,
+                hidden_rows=len(rows),
+            ),
+            rows,
+        )
+
+
+def _request(config: DataConfig, prompt: list[int], index: int) -> GenerationRequest:
+    seed = derive_seed(config.seed, index + 1)
+    return GenerationRequest.build(
+        f"data-{index}",
+        tuple(prompt),
+        SamplingParams(temperature=random.Random(seed).choice(config.temperatures), max_tokens=config.max_tokens),
+        seed=seed,
+        limits=TreeBudget(1, 1, 1),
+        speculation=SpeculationParams(mode=SpeculationMode.ON),  # so that the recorder is told
+    )
+
+
+def _engine_config(config: DataConfig, prompts: list[list[int]]) -> VerifierConfig:
+    longest = max(map(len, prompts)) + config.max_tokens + 2
+    return VerifierConfig(
+        model=config.model,
+        kv_cache=KvCacheConfig(num_blocks=config.concurrency * (longest // KvCacheConfig().block_size + 2)),
+        max_running_requests=config.concurrency,
+        max_waiting_requests=config.concurrency,
+    )
+
+
+def _write_provenance(config: DataConfig, loaded: LoadedModel) -> None:
+    origin = provenance(config=config.model_dump(mode="json"), target_fingerprint=loaded.fingerprint)
+    (config.output / "provenance.json").write_text(json.dumps(origin, indent=2) + "\n")

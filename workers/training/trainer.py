@@ -1,0 +1,139 @@
+"""The training loop of every method: transformers' Trainer around a module that returns its own loss.
+
+A module's `forward(**batch)` returns a dict with a scalar `loss` and any number of other scalars, which are averaged
+over the validation answers and logged. Only parameters that require gradients are saved.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.utils.data import Dataset
+from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
+
+from workers.training.optimizer_config import OptimizerConfig
+
+__all__ = ["fit", "last_checkpoint"]
+
+Batch = dict[str, Any]
+Collate = Callable[[list[Any]], Batch]
+WEIGHTS = "model.safetensors"  # the name that Trainer looks for
+STATE = "trainer_state.json"  # Trainer writes it last: a checkpoint that has it is whole
+LOG_EVERY = 10
+
+
+def fit(
+    module: nn.Module,
+    training: Dataset[Any],
+    validation: Dataset[Any],
+    collate: Collate,
+    config: OptimizerConfig,
+    checkpoints: Path,
+    parameter_groups: Sequence[dict[str, Any]] | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> list[dict[str, Any]]:
+    """Train in place, from the last whole checkpoint if there is one; returns the log of losses and metrics.
+
+    `parameter_groups` (torch's format) replaces the one group of all trainable parameters.
+    """
+    set_seed(config.seed)
+    trainer = _Trainer(
+        model=module,
+        args=_arguments(config, checkpoints),
+        train_dataset=training,
+        eval_dataset=validation,
+        data_collator=collate,
+        callbacks=list(callbacks),
+        optimizers=(_optimizer(module, config, parameter_groups), None),
+    )
+    resume = last_checkpoint(checkpoints)
+    trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+    trainer.evaluate()
+    return list(trainer.state.log_history)
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest whole checkpoint; those that were cut off while being written are deleted."""
+    whole: list[tuple[int, Path]] = []
+    for path in folder.glob("checkpoint-*"):
+        if _is_whole(path):
+            whole.append((int(path.name.rsplit("-", 1)[1]), path))
+        else:
+            shutil.rmtree(path)
+    return max(whole)[1] if whole else None
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        json.loads((path / STATE).read_text())
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+class _Trainer(Trainer):  # type: ignore[misc]
+    def compute_loss(self, model: nn.Module, inputs: Batch, *_: Any, **__: Any) -> torch.Tensor:
+        loss: torch.Tensor = model(**inputs)["loss"]
+        return loss
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Means over the validation batches, by number of answers."""
+        self.model.eval()
+        sums: dict[str, float] = {}
+        total = 0
+        for batch in self.get_eval_dataloader():
+            batch = self._prepare_inputs(batch)
+            size = len(next(iter(batch.values())))
+            with torch.no_grad(), self.compute_loss_context_manager():
+                for name, value in self.model(**batch).items():
+                    sums[name] = sums.get(name, 0.0) + float(value) * size
+            total += size
+        self.model.train()
+        means = {f"eval_{name}": value / total for name, value in sums.items()}
+        self.log(means)
+        return means
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        folder = Path(output_dir or self.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        trained = {n: p.detach().contiguous() for n, p in self.model.named_parameters() if p.requires_grad}
+        save_file(trained, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def _arguments(config: OptimizerConfig, checkpoints: Path) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=str(checkpoints),
+        num_train_epochs=config.epochs,
+        max_steps=config.max_steps or -1,
+        per_device_train_batch_size=config.batch_size,
+        per_device_eval_batch_size=config.batch_size,
+        lr_scheduler_type="cosine",
+        learning_rate=config.learning_rate,
+        warmup_steps=config.warmup_steps,
+        max_grad_norm=config.max_grad_norm,
+        bf16=config.dtype == "bfloat16",
+        use_cpu=config.device == "cpu",
+        seed=config.seed,
+        data_seed=config.seed,
+        logging_steps=LOG_EVERY,
+        eval_strategy="steps",
+        eval_steps=config.evaluate_every,
+        save_strategy="steps",
+        save_steps=config.save_every,
+        save_total_limit=2,
+        remove_unused_columns=False,
+        label_names=[],
+        report_to=[],
+    )
+
+
+def _optimizer(
+    module: nn.Module, config: OptimizerConfig, groups: Sequence[dict[str, Any]] | None
+) -> torch.optim.Optimizer:
+    parameters = groups or [{"params": [p for p in module.parameters() if p.requires_grad]}]
+    return torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
