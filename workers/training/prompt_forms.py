@@ -1,6 +1,7 @@
 """How the prompt set asks: for each kind its share, its sentence forms and the wishes that may follow.
 
-`{name}` is filled from the word lists, `{3-7}` with a whole number of that range, `{passage}`, `{flawed}` and
+`{name}` is filled from the word lists, `{3-7}` with a whole number of that range, `{same_name}`
+with the word last chosen for `{name}`, `{passage}`, `{flawed}` and
 `{records}` with a composed text.
 """
 
@@ -18,9 +19,9 @@ class Kind(NamedTuple):
 
 
 OPENERS = (
-    "Hi!", "Hello,", "Hey,", "Quick question:", "Please help me with this.", "I have a question.", "Good morning.",
+    "Hi!", "Hello!", "Hey there!", "Quick question:", "Please help me with this.", "I have a question.", "Good morning.",
     "I'm curious.", "I need this for tomorrow.", "Sorry if this is basic.", "Can you help?", "One more thing:",
-    "I was wondering about something.", "My friends and I were arguing about this.", "Thanks in advance!",
+    "I was wondering about something.", "Thanks in advance!",
 )  # fmt: skip
 
 _LENGTHS = (
@@ -33,10 +34,11 @@ _EXPLAIN = Kind(
     0.30,
     (
         "{question}?", "{question}?", "{question}?", "{question}? Explain it to {audience}.",
-        "Can you tell me {question}?", "What is the short answer: {question}?", "My child asked me: {question}?",
+        "My friends and I were arguing: {question}?", "What is the short answer: {question}?", "My child asked me: {question}?",
         "What is {concept}?", "Explain {concept}.", "Explain {concept} in simple terms.",
         "Explain {concept} to {audience}.", "Could you explain {concept} to me, please?", "Tell me about {concept}.",
-        "Give me a short introduction to {concept}.", "Why does {concept} matter?", "What should I know about {concept}?",
+        "Give me a short introduction to {concept}.", "Why does {concept} matter?",
+        "What should I know about {concept}?",
         "I keep hearing about {concept}. What does it mean?", "Describe {concept} in {2-6} sentences.",
         "Give an everyday example of {concept}.", "What do people often get wrong about {concept}?",
         "I have to give a talk on {concept}. What are the key points?", "Teach me {concept} step by step.",
@@ -67,11 +69,12 @@ _ADVISE = Kind(
         "Make a plan for the next {2-8} weeks to help me {task}.", "Explain to {audience} how to {task}.",
         "Write a short guide: how to {task}.", "What is an easy way to {task} on a small budget?",
         "I tried to {task} and failed twice. What could I do differently?",
-        "My friend {name} wants to {task}. What would you suggest?", "Is it hard to {task}?",
+        "I promised {name} that I would {task}. What would you suggest?", "Is it hard to {task}?",
         "Give me a checklist so I can {task}.",
     ),
     (
-        *_LENGTHS, "I only have {10-50} minutes a day.", "I'm a complete beginner.", "I don't want to spend much money.",
+        *_LENGTHS, "I only have {10-50} minutes a day.", "I'm a complete beginner.",
+        "I don't want to spend much money.",
         "Explain why each step matters.", "List what I need first.", "Warn me about common mistakes.",
         "I live in a small flat.", "I'm doing this alone.", "Number the steps.", "What should I do first?",
     ),
@@ -80,7 +83,9 @@ _ADVISE = Kind(
 _CREATE = Kind(
     0.12,
     (
-        "Write a {genre} about {hero}.", "Write a {genre} about {hero} {setting}.",
+        "Write a {genre} about {hero}.", "Write a {genre} about {hero} with a surprising ending.",
+        "Write a {genre} about {hero} {setting}, in the first person.",
+        "Write a {genre} of {100-400} words about {hero}, and give it a title.", "Write a {genre} about {hero} {setting}.",
         "Tell me a {genre} about {hero} {setting}.", "Write a {verse} about {muse}.",
         "Write a {tone} {verse} about {muse}.", "Compose a {verse} on {muse} for my friend {name}.",
         "Can you write me a {verse} about {muse}?", "Write a dialogue between {hero} and {hero} {setting}.",
@@ -95,9 +100,8 @@ _CREATE = Kind(
         "Make up a myth that explains {muse}.", "Write a {genre} that begins and ends with {muse}.",
     ),
     (
-        "Make it funny.", "Give it a surprising ending.", "Keep it under {80-300} words.", "Use simple language.",
-        "It should rhyme.", "Write it in the first person.", "Please end on a hopeful note.", "Give it a title.",
-        "It is for {audience}.", "No clichés, please.", "Set it in {city}.", "Include a bit of dialogue.",
+        "Make it funny.", "Use simple language.", "No clichés, please.", "It is for {audience}.",
+        "Give me two versions.", "Keep it under {80-300} words.", "Surprise me.", "It may be a little strange.",
     ),
 )  # fmt: skip
 
@@ -106,18 +110,20 @@ _LIST = Kind(
     (
         "Give me {3-12} {listable}.", "List {3-12} {listable}.", "What are some {listable}?",
         "Suggest {3-10} {listable} with one sentence each.", "I need {listable}. Any ideas?",
-        "Brainstorm {listable}.", "Can you name {3-8} {listable}?", "Make a table of {4-8} {listable} with a short note.",
+        "Brainstorm {listable}.", "Can you name {3-8} {listable}?", 
+        "Make a table of {4-8} {listable} with a short note.",
         "Rank your top {3-6} {listable} and say why.", "Please come up with {5-15} {listable}.",
         "Compare {pair}.", "What is the difference between {pair}?", "Compare {pair} in a table.",
         "What are the pros and cons of {pair}?", "How do I choose between {pair}?",
         "Name {3-5} differences between {pair}.", "What do {pair} have in common?",
         "Explain to {audience} how {pair} differ.", "List the advantages and disadvantages of {pair}.",
         "Name {3-8} facts about {concept}.", "List {3-6} interesting facts about {event}.",
-        "Give me {3-8} quiz questions with answers about {concept}.", "Write {3-6} multiple-choice questions about {event}.",
+        "Give me {3-8} quiz questions with answers about {concept}.", 
+        "Write {3-6} multiple-choice questions about {event}.",
         "Give {3-7} reasons why someone would want to {task}.",
     ),
     (
-        *_LENGTHS, "No explanations, just the list.", "Sort them from easy to hard.", "Explain each in one sentence.",
+        "Keep it short.", "Please use simple words.", "No explanations, just the list.", "Sort them from easy to hard.", "Explain each in one sentence.",
         "Please include some unusual ones.", "Put the best one first.", "Format the answer as a Markdown table.",
         "Answer as JSON.", "Group them into categories.",
     ),
@@ -130,15 +136,17 @@ _MESSAGE = Kind(
         "Draft a {tone} letter to {person} {purpose}.", "Help me write a message to {person} {purpose}.",
         "I need a {tone} text message to {person} {purpose}.", "Can you draft a note to {person} {purpose}?",
         "Write a letter to {person} {purpose}. My name is {name}.",
+        "Write an email to {person} {purpose}, with a subject line.",
+        "Write an email to {person} {purpose}, and mention that I will be away until {day}.",
         "Write a reply to {person}, who wrote to me on {day} {purpose}.",
         "Write a social media post about {post}.", "Write a {tone} post about {post}.",
-        "Write a short announcement of {post} in {city}.", "Write a {tone} invitation to friends about {post} on {day}.",
+        "Write a short post for people in {city} about {post}.", "Write a {tone} message to friends about {post}.",
         "Write a blog introduction about {post}.", "Draft a newsletter item about {post}.",
         "Write a speech of about {1-3} minutes about {post}.", "Write three versions of a post about {post}.",
     ),
     (
-        "Keep it under {50-150} words.", "Include a subject line.", "Sign it with {name}.", "No emojis, please.",
-        "Make it sound natural.", "It should not sound angry.", "Mention that I will be away until {day}.",
+        "Keep it under {50-150} words.", "No emojis, please.",
+        "Make it sound natural.", "It should not sound angry.", 
         "Leave blanks for the details.", "Two short paragraphs, please.", "End with a clear question.",
     ),
 )  # fmt: skip
@@ -151,7 +159,10 @@ _CODE = Kind(
         "Can you show me {language} code that {code_task}?", "I need a small script in {language} that {code_task}.",
         "Implement a {language} function that {code_task}, without external libraries.",
         "Write a Python function that {code_task}, with type hints and a docstring.",
-        "Write pytest tests for a function that {code_task}.", "Write a Python class that {code_task}.",
+        "Write pytest tests for a function that {code_task}.",
+        "Write a {language} function that {code_task}. What is its time complexity?",
+        "Write a {language} function that {code_task}. It must be fast for {1000-90000} items.",
+        "Write a {language} function that {code_task}. Handle bad input.",
         "Show two ways to write a {language} function that {code_task}.",
         "Write pseudocode for a routine that {code_task}.", "How would you test a function that {code_task}?",
         "Explain {code_topic} with an example.", "Show me a short example of {code_topic}.",
@@ -163,9 +174,8 @@ _CODE = Kind(
         "Write JSON for {3-5} users with a name, a city and an age.",
     ),
     (
-        "Add comments.", "Explain how it works.", "Only the code, please.", "Include an example of its use.",
-        "Handle bad input.", "What is its time complexity?", "Keep it as short as possible.", "Use clear names.",
-        "I'm new to programming.", "Add a few tests.", "It must be fast for {1000-90000} items.",
+        "Add comments.", "Explain how it works.", "Keep it as short as possible.", "Use clear names.",
+        "I'm new to programming.", "Give an example.", "Mention common pitfalls.", "Explain your choices briefly.",
     ),
 )  # fmt: skip
 
@@ -196,20 +206,20 @@ _REASON = Kind(
     (
         "What is {12-99} times {11-99}?", "What is {5-95} % of {20-900}?", "What is {100-999} plus {100-999}?",
         "Calculate {200-999} minus {20-199}, then divide by {2-9}.", "Is {101-999} a prime number?",
-        "{name} has {5-60} {item} and gives {2-4} to each of {2-9} friends. How many {item} does {name} need or keep?",
-        "A box holds {6-24} {item}. How many boxes do I need for {50-400} {item}?",
+        "{name} has {5-60} {item} and gives {2-4} to each of {2-9} friends. How many {same_item} are left, or missing?",
+        "A box holds {6-24} {item}. How many boxes do I need for {50-400} {same_item}?",
         "A train leaves {city} at {6-11}:{10-59} and drives for {35-300} minutes. When does it arrive?",
         "A shirt costs {20-90} euros and is reduced by {5-60} %. What is the new price?",
         "If today is {day}, what day is it in {9-200} days?", "Convert {3-90} miles to kilometres.",
         "Convert {1-40} degrees Celsius to Fahrenheit.", "What is the average of {2-40}, {2-40}, {2-40} and {2-40}?",
         "I save {20-300} euros a month. How long until I have {1000-9000} euros?",
         "A recipe for {2-4} people needs {150-600} grams of flour. How much for {5-12} people?",
-        "What number comes next: {2-5}, {6-9}, {10-13}? Explain your guess.",
+        "What number comes next: {sequence}?",
         "Solve for x: {2-9}x + {1-30} = {31-99}.", "A garden is {3-30} m long and {2-20} m wide. What is its area?",
         "A garden is {3-30} m long and {2-20} m wide. How much fence goes around it?",
         "How many ways are there to seat {3-6} people in a row of {6-8} chairs?",
-        "All of the {item} in the box are red, and {name} took one thing from the box. Is it red?",
-        "{name} is {2-9} years older than a sister who is {5-40}. How old will {name} be in {3-20} years?",
+        "All of the {item} in the box are red, and {name} took one out of the box. Is it red?",
+        "{name} is {2-9} years older than a sister who is {5-40} now. How old will {same_name} be in {3-20} years?",
         "A car uses {4-9} litres per 100 km. How much does it need for {120-900} km?",
         "I roll two dice. How likely is a sum of {3-11}?",
     ),

@@ -55,7 +55,7 @@ def _new_text(kind: Kind, drawn: dict[str, Prompt], rng: random.Random) -> str:
 
 def _fill(form: str, rng: random.Random) -> str:
     """`form` with its slots filled; one word list gives each of its words at most once per prompt."""
-    used: set[str] = set()
+    used: dict[str, str] = {}  # word -> the list it came from, in order
 
     def word(slot: re.Match[str]) -> str:
         low, high, name = slot.groups()
@@ -67,8 +67,10 @@ def _fill(form: str, rng: random.Random) -> str:
             return spoil(_fill(compose_passage(rng), rng), rng)
         if name == "records":
             return _fill(compose_records(rng), rng)
+        if name.startswith("same_"):
+            return [earlier for earlier, origin in used.items() if origin == name.removeprefix("same_")][-1]
         chosen = rng.choice([candidate for candidate in WORDS[name] if candidate not in used])
-        used.add(chosen)
+        used[chosen] = name
         return chosen
 
     return _SLOT.sub(word, form)

@@ -39,7 +39,7 @@ the scientific method; a thesis statement; the passive voice; the subjunctive mo
 _MACHINES = _items("""
 a refrigerator; a microwave oven; a bicycle gear; a jet engine; a solar panel; a heat pump; an electric car battery;
 a camera lens; noise-cancelling headphones; a touch screen; GPS; Wi-Fi; a barcode; a search engine; a spam filter;
-email; a laser printer; a vaccine; an MRI scanner; hearing; the human heart; short-term memory; a lock and key;
+email; a laser printer; a vaccine; an MRI scanner; a hearing aid; a pacemaker; a stethoscope; a lock and key;
 a piano; a violin; a mechanical watch; a thermos flask; a dishwasher; a septic tank; a suspension bridge; a submarine;
 a hot-air balloon; a sailing boat upwind; a stock exchange; a pension scheme; a jury trial; a parliament; a patent;
 an airport control tower; a wind turbine; a nuclear power station; a pressure cooker; yeast in bread; a smoke alarm;
@@ -264,6 +264,9 @@ Samir; Hanna; Luis; Greta; Amir; Ruth; Felix"""),
     "city": _items("Oslo; Porto; Vienna; Leeds; Turin; Ghent; Bergen; Lyon; Krakow; Seville; Bristol; Zagreb; Riga"),
     "day": _items("Monday; Tuesday; Wednesday; Thursday; Friday; Saturday; Sunday"),
     "month": _items("January; February; March; April; May; June; July; August; September; October; November; December"),
+    "sequence": _items("""
+2, 4, 8, 16; 1, 4, 9, 16; 1, 1, 2, 3, 5; 3, 6, 9, 12; 2, 3, 5, 7, 11; 1, 3, 6, 10; 81, 27, 9, 3; 5, 10, 20, 40;
+100, 95, 85, 70; 1, 8, 27, 64; 7, 14, 21, 28; 2, 6, 12, 20; 64, 32, 16, 8; 1, 2, 6, 24; 50, 44, 38, 32"""),
     "item": _items(
         "pencils; notebooks; apples; tickets; chairs; oranges; candles; stamps; mugs; bricks; marbles; cakes"
     ),
