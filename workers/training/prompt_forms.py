@@ -19,8 +19,8 @@ class Kind(NamedTuple):
 
 
 OPENERS = (
-    "Hi!", "Hello!", "Hey there!", "Quick question:", "Please help me with this.", "I have a question.", "Good morning.",
-    "I'm curious.", "I need this for tomorrow.", "Sorry if this is basic.", "Can you help?", "One more thing:",
+    "Hi!", "Hello!", "Hey there!", "Quick question:", "Please help me with this.", "I have a question.",
+    "Good morning.", "I'm curious.", "I need this for tomorrow.", "Sorry if this is basic.", "Can you help?", "One more thing:",
     "I was wondering about something.", "Thanks in advance!",
 )  # fmt: skip
 
@@ -34,7 +34,8 @@ _EXPLAIN = Kind(
     0.30,
     (
         "{question}?", "{question}?", "{question}?", "{question}? Explain it to {audience}.",
-        "My friends and I were arguing: {question}?", "What is the short answer: {question}?", "My child asked me: {question}?",
+        "My friends and I were arguing: {question}?", "What is the short answer: {question}?",
+        "My child asked me: {question}?",
         "What is {concept}?", "Explain {concept}.", "Explain {concept} in simple terms.",
         "Explain {concept} to {audience}.", "Could you explain {concept} to me, please?", "Tell me about {concept}.",
         "Give me a short introduction to {concept}.", "Why does {concept} matter?",
@@ -85,7 +86,8 @@ _CREATE = Kind(
     (
         "Write a {genre} about {hero}.", "Write a {genre} about {hero} with a surprising ending.",
         "Write a {genre} about {hero} {setting}, in the first person.",
-        "Write a {genre} of {100-400} words about {hero}, and give it a title.", "Write a {genre} about {hero} {setting}.",
+        "Write a {genre} of {100-400} words about {hero}, and give it a title.",
+        "Write a {genre} about {hero} {setting}.",
         "Tell me a {genre} about {hero} {setting}.", "Write a {verse} about {muse}.",
         "Write a {tone} {verse} about {muse}.", "Compose a {verse} on {muse} for my friend {name}.",
         "Can you write me a {verse} about {muse}?", "Write a dialogue between {hero} and {hero} {setting}.",
@@ -110,7 +112,7 @@ _LIST = Kind(
     (
         "Give me {3-12} {listable}.", "List {3-12} {listable}.", "What are some {listable}?",
         "Suggest {3-10} {listable} with one sentence each.", "I need {listable}. Any ideas?",
-        "Brainstorm {listable}.", "Can you name {3-8} {listable}?", 
+        "Brainstorm {listable}.", "Can you name {3-8} {listable}?",
         "Make a table of {4-8} {listable} with a short note.",
         "Rank your top {3-6} {listable} and say why.", "Please come up with {5-15} {listable}.",
         "Compare {pair}.", "What is the difference between {pair}?", "Compare {pair} in a table.",
@@ -118,12 +120,13 @@ _LIST = Kind(
         "Name {3-5} differences between {pair}.", "What do {pair} have in common?",
         "Explain to {audience} how {pair} differ.", "List the advantages and disadvantages of {pair}.",
         "Name {3-8} facts about {concept}.", "List {3-6} interesting facts about {event}.",
-        "Give me {3-8} quiz questions with answers about {concept}.", 
+        "Give me {3-8} quiz questions with answers about {concept}.",
         "Write {3-6} multiple-choice questions about {event}.",
         "Give {3-7} reasons why someone would want to {task}.",
     ),
     (
-        "Keep it short.", "Please use simple words.", "No explanations, just the list.", "Sort them from easy to hard.", "Explain each in one sentence.",
+        "Keep it short.", "Please use simple words.", "No explanations, just the list.",
+        "Sort them from easy to hard.", "Explain each in one sentence.",
         "Please include some unusual ones.", "Put the best one first.", "Format the answer as a Markdown table.",
         "Answer as JSON.", "Group them into categories.",
     ),
@@ -138,7 +141,7 @@ _MESSAGE = Kind(
         "Write a letter to {person} {purpose}. My name is {name}.",
         "Write an email to {person} {purpose}, with a subject line.",
         "Write an email to {person} {purpose}, and mention that I will be away until {day}.",
-        "Write a reply to {person}, who wrote to me on {day} {purpose}.",
+        "Write a reply to {person}, who invited me for {day}. I cannot come.",
         "Write a social media post about {post}.", "Write a {tone} post about {post}.",
         "Write a short post for people in {city} about {post}.", "Write a {tone} message to friends about {post}.",
         "Write a blog introduction about {post}.", "Draft a newsletter item about {post}.",
@@ -146,7 +149,7 @@ _MESSAGE = Kind(
     ),
     (
         "Keep it under {50-150} words.", "No emojis, please.",
-        "Make it sound natural.", "It should not sound angry.", 
+        "Make it sound natural.", "Use everyday words.",
         "Leave blanks for the details.", "Two short paragraphs, please.", "End with a clear question.",
     ),
 )  # fmt: skip
