@@ -20,8 +20,9 @@ class Kind(NamedTuple):
 
 OPENERS = (
     "Hi!", "Hello!", "Hey there!", "Quick question:", "Please help me with this.", "I have a question.",
-    "Good morning.", "I'm curious.", "I need this for tomorrow.", "Sorry if this is basic.", "Can you help?", "One more thing:",
-    "I was wondering about something.", "Thanks in advance!",
+    "Good morning.", "I'm curious.", "I need this for tomorrow.", "Sorry if this is basic.", "Can you help?",
+    "One more thing:", "I was wondering about something.",
+    "Thanks in advance!",
 )  # fmt: skip
 
 _LENGTHS = (
@@ -36,7 +37,8 @@ _EXPLAIN = Kind(
         "{question}?", "{question}?", "{question}?", "{question}? Explain it to {audience}.",
         "My friends and I were arguing: {question}?", "What is the short answer: {question}?",
         "My child asked me: {question}?",
-        "What is {concept}?", "Explain {concept}.", "Explain {concept} in simple terms.",
+        "{concept}?", "{concept}, briefly.", "{event}: why?", "What is {concept}?", "Explain {concept}.",
+        "Explain {concept} in simple terms.",
         "Explain {concept} to {audience}.", "Could you explain {concept} to me, please?", "Tell me about {concept}.",
         "Give me a short introduction to {concept}.", "Why does {concept} matter?",
         "What should I know about {concept}?",
@@ -88,7 +90,7 @@ _CREATE = Kind(
         "Write a {genre} about {hero} {setting}, in the first person.",
         "Write a {genre} of {100-400} words about {hero}, and give it a title.",
         "Write a {genre} about {hero} {setting}.",
-        "Tell me a {genre} about {hero} {setting}.", "Write a {verse} about {muse}.",
+        "Tell me a {genre} about {hero} {setting}.", "Write a {verse} about {muse}.", "{verse}, {muse}",
         "Write a {tone} {verse} about {muse}.", "Compose a {verse} on {muse} for my friend {name}.",
         "Can you write me a {verse} about {muse}?", "Write a dialogue between {hero} and {hero} {setting}.",
         "Write the opening paragraph of a novel about {hero} {setting}.", "Suggest {3-8} slogans for {product}.",
@@ -115,7 +117,8 @@ _LIST = Kind(
         "Brainstorm {listable}.", "Can you name {3-8} {listable}?",
         "Make a table of {4-8} {listable} with a short note.",
         "Rank your top {3-6} {listable} and say why.", "Please come up with {5-15} {listable}.",
-        "Compare {pair}.", "What is the difference between {pair}?", "Compare {pair} in a table.",
+        "{pair}?", "{listable}, please.", "Compare {pair}.",
+        "What is the difference between {pair}?", "Compare {pair} in a table.",
         "What are the pros and cons of {pair}?", "How do I choose between {pair}?",
         "Name {3-5} differences between {pair}.", "What do {pair} have in common?",
         "Explain to {audience} how {pair} differ.", "List the advantages and disadvantages of {pair}.",

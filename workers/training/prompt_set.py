@@ -6,6 +6,7 @@ same seed give the same list, and a longer list begins with the shorter one.
 
 import random
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from workers.training.prompt_forms import KINDS, OPENERS, Kind
@@ -33,14 +34,14 @@ def write_prompts(count: int, seed: int) -> list[str]:
     return [prompt.text for prompt in draw_prompts(count, seed)]
 
 
-def draw_prompts(count: int, seed: int) -> list[Prompt]:
-    """`count` distinct prompts with their kinds, mixed by the kinds' shares."""
+def draw_prompts(count: int, seed: int, kinds: Mapping[str, Kind] = KINDS) -> list[Prompt]:
+    """`count` distinct prompts with their kinds, mixed by the kinds' shares; `ValueError` when the words run out."""
     rng = random.Random(seed)
-    names, shares = list(KINDS), [kind.share for kind in KINDS.values()]
+    names, shares = list(kinds), [kind.share for kind in kinds.values()]
     drawn: dict[str, Prompt] = {}
     for _ in range(count):
         name = rng.choices(names, shares)[0]
-        text = _new_text(KINDS[name], drawn, rng)
+        text = _new_text(kinds[name], drawn, rng)
         drawn[text] = Prompt(name, text)
     return list(drawn.values())
 
