@@ -1,6 +1,7 @@
 """A proposal: a token tree for one request, and what it was drafted from."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from workers.core.errors import ProtocolViolationError
@@ -54,11 +55,22 @@ class Proposal:
     `distributions` maps each node with children (ROOT included) to the
     distribution that its children were drawn from without replacement, in
     sibling order; it is filled under the rule `rejection` only.
+
+    `log_survival` is a hint: for each node the natural log of the probability
+    that it will be accepted, as its proposer sees it; () = it does not say.
+    Under `rejection` a node's entry must not depend on its own token.
     """
 
     base_len: int
     tree: TokenTree
     distributions: Mapping[int, DraftDistribution] = field(default_factory=dict)
+    log_survival: tuple[float, ...] = ()
+
+    @property
+    def hints(self) -> tuple[float, ...]:
+        """`log_survival` if it is one number for each node, else (): a wrong hint counts as none."""
+        usable = len(self.log_survival) == len(self.tree) and all(map(math.isfinite, self.log_survival))
+        return self.log_survival if usable else ()
 
     def check_distributions(self, vocab_size: int) -> None:
         """Raise `ProtocolViolationError` unless every inner node has a distribution that covers its children."""
@@ -77,10 +89,13 @@ class Proposal:
 
         Cutting trailing siblings keeps rule `rejection` exact: children are tried in the order they were drawn.
         """
-        tree = self.tree.prefix(budget.max_nodes, budget.max_depth)
-        if tree is self.tree:
+        return self.select([n for n, d in enumerate(self.tree.depths) if d <= budget.max_depth][: budget.max_nodes])
+
+    def select(self, nodes: Sequence[int]) -> "Proposal":
+        """The proposal of `nodes` alone: ascending, closed under parents and elder siblings."""
+        if len(nodes) == len(self.tree):
             return self
-        kept = [n for n, d in enumerate(self.tree.depths) if d <= budget.max_depth][: budget.max_nodes]
-        index = {ROOT: ROOT} | {old: new for new, old in enumerate(kept)}
+        tree = self.tree.select(nodes)
+        index = {ROOT: ROOT} | {old: new for new, old in enumerate(nodes)}
         distributions = {index[n]: d for n, d in self.distributions.items() if n in index and index[n] in tree.children}
-        return Proposal(self.base_len, tree, distributions)
+        return Proposal(self.base_len, tree, distributions, tuple(self.hints[n] for n in nodes if self.hints))

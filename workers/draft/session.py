@@ -142,7 +142,9 @@ class Session:
             node = self.tree.root if index == ROOT else nodes[index]
             if node.distribution is not None:
                 distributions[index] = node.distribution
-        return Proposal(self.base_len, tree, distributions)
+        survived = self.tree.root.log_survival
+        hints = tuple(node.log_survival - survived for node in nodes)
+        return Proposal(self.base_len, tree, distributions, hints)
 
     def apply(self, commit: SessionCommit, manager: KvCacheManager, storage: KvStorage) -> bool:
         """Extend the committed tokens and move the root; the caller has reserved room for their K/V.

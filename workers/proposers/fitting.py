@@ -30,7 +30,11 @@ def reroot(proposal: Proposal, tokens: Sequence[int]) -> Proposal | None:
     distributions = {
         index[n]: d for n, d in proposal.distributions.items() if n in index and index[n] in below.children
     }
-    return Proposal(proposal.base_len + len(tokens), below, distributions)
+    hints = proposal.hints
+    survived = hints[node] if hints and node != ROOT else 0.0
+    return Proposal(
+        proposal.base_len + len(tokens), below, distributions, tuple(hints[n] - survived for n in kept if hints)
+    )
 
 
 def fit(proposal: Proposal, budget: TreeBudget) -> Proposal:
@@ -44,7 +48,4 @@ def fit(proposal: Proposal, budget: TreeBudget) -> Proposal:
     for node, parent in enumerate(tree.parent_indices):  # parents come first
         if parent in keep and node in tree.children[parent][: budget.max_width]:
             keep.add(node)
-    kept = sorted(keep - {ROOT})
-    index = {ROOT: ROOT} | {old: new for new, old in enumerate(kept)}
-    distributions = {index[n]: d for n, d in proposal.distributions.items() if n in index}
-    return Proposal(proposal.base_len, tree.select(kept), distributions).prefix(budget)
+    return proposal.select(sorted(keep - {ROOT})).prefix(budget)

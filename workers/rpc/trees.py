@@ -48,6 +48,7 @@ def proposal_to_wire(session_id: int, epoch: int, proposal: Proposal) -> draft_p
             )
             for node, d in sorted(proposal.distributions.items())
         ],
+        log_survival=proposal.hints,
     )
 
 
@@ -61,7 +62,7 @@ def proposal_from_wire(
     """
     tree = tree_from_wire(message.tree, vocab_size=vocab_size, max_nodes=max_nodes)
     if not with_distributions:
-        return Proposal(message.base_len, tree)
+        return Proposal(message.base_len, tree, log_survival=tuple(message.log_survival))
     distributions: dict[int, DraftDistribution] = {}
     for entry in message.distributions:
         if not ROOT <= entry.node_index < len(tree):
@@ -71,6 +72,6 @@ def proposal_from_wire(
         distributions[entry.node_index] = DraftDistribution(
             tuple(entry.distribution.token_ids), tuple(entry.distribution.probs)
         )
-    proposal = Proposal(message.base_len, tree, distributions)
+    proposal = Proposal(message.base_len, tree, distributions, tuple(message.log_survival))
     proposal.check_distributions(vocab_size)
     return proposal

@@ -143,18 +143,20 @@ class CloseSession(_message.Message):
     def __init__(self, session_id: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Proposal(_message.Message):
-    __slots__ = ("session_id", "epoch", "base_len", "tree", "distributions")
+    __slots__ = ("session_id", "epoch", "base_len", "tree", "distributions", "log_survival")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     BASE_LEN_FIELD_NUMBER: _ClassVar[int]
     TREE_FIELD_NUMBER: _ClassVar[int]
     DISTRIBUTIONS_FIELD_NUMBER: _ClassVar[int]
+    LOG_SURVIVAL_FIELD_NUMBER: _ClassVar[int]
     session_id: int
     epoch: int
     base_len: int
     tree: _common_pb2.TokenTree
     distributions: _containers.RepeatedCompositeFieldContainer[NodeDistribution]
-    def __init__(self, session_id: _Optional[int] = ..., epoch: _Optional[int] = ..., base_len: _Optional[int] = ..., tree: _Optional[_Union[_common_pb2.TokenTree, _Mapping]] = ..., distributions: _Optional[_Iterable[_Union[NodeDistribution, _Mapping]]] = ...) -> None: ...
+    log_survival: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, session_id: _Optional[int] = ..., epoch: _Optional[int] = ..., base_len: _Optional[int] = ..., tree: _Optional[_Union[_common_pb2.TokenTree, _Mapping]] = ..., distributions: _Optional[_Iterable[_Union[NodeDistribution, _Mapping]]] = ..., log_survival: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class NodeDistribution(_message.Message):
     __slots__ = ("node_index", "distribution")

@@ -20,7 +20,12 @@ def proposals(draw: st.DrawFn) -> Proposal:
         node: DraftDistribution(tuple(tree.token_ids[c] for c in children), (1.0 / len(children),) * len(children))
         for node, children in tree.children.items()
     }
-    return Proposal(100, tree, distributions)
+    hints = tuple(-0.5 * depth - 0.01 * node for node, depth in enumerate(tree.depths))
+    return Proposal(100, tree, distributions, hints)
+
+
+def hint_of(proposal: Proposal, token: int) -> float:
+    return proposal.hints[proposal.tree.token_ids.index(token)]
 
 
 def child_tokens(proposal: Proposal) -> dict[int | None, tuple[int, ...]]:
@@ -51,6 +56,7 @@ def test_fit_keeps_first_siblings_within_the_budget(proposal: Proposal, budget: 
         assert len(tokens) <= budget.max_width
         assert whole[parent][: len(tokens)] == tokens  # a beginning: never one from the middle
     check_distributions(cut, whole)
+    assert cut.hints == tuple(hint_of(proposal, token) for token in cut.tree.token_ids)
     if fit(proposal, TreeBudget(25, 25, 25)) is not proposal:
         raise AssertionError("a proposal that fits is not copied")
 
@@ -73,4 +79,7 @@ def test_reroot_keeps_exactly_what_stands_below_the_path(proposal: Proposal, dat
     for inner, distribution in below.distributions.items():
         assert distribution.token_ids == whole[name if inner == ROOT else below.tree.token_ids[inner]]
     assert set(below.distributions) == set(below.tree.children)
+    survived = 0.0 if name is None else hint_of(proposal, name)
+    for token in below.tree.token_ids:  # the root has survived: what is left is the rest of the path
+        assert hint_of(below, token) == hint_of(proposal, token) - survived
     assert reroot(proposal, [*path, 5]) is None  # no node has token 5

@@ -146,6 +146,22 @@ def test_proposals_survive(tree: TokenTree, base_len: int) -> None:
     assert plain == Proposal(base_len, tree)
 
 
+@pytest.mark.parametrize("with_distributions", [True, False])
+def test_survival_hints_survive(with_distributions: bool) -> None:
+    message = wire_proposal(log_survival=[-0.5, -2.0])
+    proposal = convert.proposal_from_wire(message, vocab_size=9, max_nodes=2, with_distributions=with_distributions)
+    assert proposal.hints == (-0.5, -2.0)
+    assert list(convert.proposal_to_wire(1, 1, proposal).log_survival) == [-0.5, -2.0]
+
+
+@pytest.mark.parametrize("hints", [[], [-1.0], [-1.0, -1.0, -1.0], [-1.0, float("nan")], [float("-inf"), 0.0]])
+def test_wrong_hints_count_as_none(hints: list[float]) -> None:
+    message = wire_proposal(log_survival=hints)
+    proposal = convert.proposal_from_wire(message, vocab_size=9, max_nodes=2, with_distributions=True)
+    assert (len(proposal.tree), proposal.hints) == (2, ())
+    assert not convert.proposal_to_wire(1, 1, proposal).log_survival
+
+
 def wire_proposal(**fields: object) -> draft_pb2.Proposal:
     values: dict[str, object] = {
         "tree": common_pb2.TokenTree(token_ids=[1, 2], parent_indices=[-1, -1]),
