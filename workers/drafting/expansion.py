@@ -38,10 +38,18 @@ class Expander:
 
     Children are the best tokens of the noisy draft distribution (`coupled`), draws without replacement (`rejection`),
     or the most probable tokens (`typical`, and any rule at temperature 0).
+
+    A draft with a reduced vocabulary has logits for the tokens of `token_map` only (int64 [reduced]).
     """
 
     def __init__(
-        self, opening: SessionOpening, *, vocab_size: int, eos_token_ids: Iterable[int], buffer: RowBuffer
+        self,
+        opening: SessionOpening,
+        *,
+        vocab_size: int,
+        eos_token_ids: Iterable[int],
+        buffer: RowBuffer,
+        token_map: torch.Tensor | None = None,
     ) -> None:
         params = opening.sampling
         eos = [t for t in eos_token_ids if t < vocab_size]
@@ -60,12 +68,20 @@ class Expander:
             device=device,
         )
         self._processor.commit(opening.token_ids[opening.prompt_tokens :])
-        self._noise = NoiseCache(opening.seed, vocab_size, device, _NOISE_CAPACITY)
+        self._token_map = token_map
+        self._row_size = vocab_size if token_map is None else len(token_map)
+        self._noise = NoiseCache(opening.seed, vocab_size, device, _NOISE_CAPACITY, token_map)
         self._prepared_to = len(opening.token_ids) - 1  # last position whose noise has been asked for
         self._params = params
         self._filters = not params.greedy and (params.top_k > 0 or params.top_p < 1.0 or params.min_p > 0.0)
         self._scale = None if _needs_processing(params) else 1.0 if params.greedy else 1.0 / params.temperature
         self._buffer = buffer
+
+    @property
+    def same_at_equal_depth(self) -> bool:
+        """Whether equal logits at equal positions give equal children, whatever the path to them is."""
+        sampled = self._rule is VerificationRule.REJECTION and not self._greedy
+        return self._scale is not None and not sampled
 
     def commit(self, token_ids: Sequence[int]) -> None:
         """Tell what the verifier has made final."""
@@ -80,8 +96,13 @@ class Expander:
         return True
 
     def children(self, logits: torch.Tensor, nodes: Sequence[Node], width: int) -> list[Drawn]:
-        """Children of each node from its raw logits, float32 [nodes, vocab]; distributions for `rejection` only."""
+        """Children of each node from its raw logits, float32 [nodes, vocab]; distributions for `rejection` only.
+
+        [nodes, reduced] for a reduced vocabulary.
+        """
         values, tokens = self._shortlists(logits, nodes, width)
+        if self._token_map is not None:
+            tokens = self._token_map[tokens.to(self._token_map.device)].cpu()
         if self._rule is VerificationRule.REJECTION and not self._greedy:
             return [self._sampled(*row, width) for row in zip(values, tokens, nodes, strict=True)]
         survivals = _COVERAGE * (values * _SHARPNESS).softmax(1) if self._noisy else values.softmax(1)
@@ -109,11 +130,11 @@ class Expander:
         return keep_most_probable(values.log_softmax(0), top_k=params.top_k, top_p=params.top_p, min_p=params.min_p)
 
     def _scores(self, logits: torch.Tensor, nodes: Sequence[Node], *, noisy: bool) -> torch.Tensor:
-        """Draft log probabilities up to a constant for each row, with noise if asked for. [nodes, vocab]."""
-        scores = self._buffer.rows(len(nodes), self._vocab_size)
-        for row, raw, node in zip(scores, logits[:, : self._vocab_size], nodes, strict=True):
+        """Draft log probabilities up to a constant for each row, with noise if asked for. [nodes, row size]."""
+        scores = self._buffer.rows(len(nodes), self._row_size)
+        for row, raw, node in zip(scores, logits[:, : self._row_size], nodes, strict=True):
             if self._scale is None:
-                values, scale = self._processor.process_path(raw, [n.token for n in node.path()]), 1.0
+                values, scale = self._processed(raw, node), 1.0
             else:
                 values, scale = raw, self._scale
             if noisy:
@@ -121,6 +142,14 @@ class Expander:
             else:
                 torch.mul(values, scale, out=row)
         return scores
+
+    def _processed(self, raw: torch.Tensor, node: Node) -> torch.Tensor:
+        path = [n.token for n in node.path()]
+        if self._token_map is None:
+            return self._processor.process_path(raw, path)
+        whole = torch.full((self._vocab_size,), -math.inf, device=raw.device)
+        whole[self._token_map] = raw.float()
+        return self._processor.process_path(whole, path)[self._token_map]
 
     def _noise_at(self, position: int) -> torch.Tensor:
         self._prepared_to = max(self._prepared_to, position)

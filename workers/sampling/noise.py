@@ -64,25 +64,41 @@ def uniform(seed: int, position: int, stream: int) -> float:
 
 
 class NoiseCache:
-    """Noise of one request's last few positions: all nodes of one depth of a tree share it."""
+    """Noise of one request's last few positions: all nodes of one depth of a tree share it.
 
-    def __init__(self, seed: int, vocab_size: int, device: torch.device | str = "cpu", capacity: int = 8) -> None:
+    `token_ids` (int64 [n]) restricts it to the noise of those tokens, in their order.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        vocab_size: int,
+        device: torch.device | str = "cpu",
+        capacity: int = 8,
+        token_ids: torch.Tensor | None = None,
+    ) -> None:
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, not {capacity}")
         self.seed = seed
         self.vocab_size = vocab_size
         self.device = device
         self._capacity = capacity
+        self._token_ids = None if token_ids is None else token_ids.cpu().numpy()
         self._noise: OrderedDict[int, torch.Tensor] = OrderedDict()
 
     def at(self, position: int) -> torch.Tensor:
         """`gumbel_noise` at `position`, float32 [vocab]; shared, so never changed in place."""
         noise = self._noise.get(position)
         if noise is None:
-            noise = self._noise[position] = gumbel_noise(self.seed, position, self.vocab_size, self.device)
+            noise = self._noise[position] = self._compute(position)
             if len(self._noise) > self._capacity:
                 self._noise.popitem(last=False)
         return noise
+
+    def _compute(self, position: int) -> torch.Tensor:
+        if self._token_ids is None:
+            return gumbel_noise(self.seed, position, self.vocab_size, self.device)
+        return torch.from_numpy(gumbel_noise_of(self.seed, position, self._token_ids)).to(self.device)
 
 
 def _key(seed: int, position: int, stream: int) -> int:

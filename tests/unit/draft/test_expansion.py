@@ -146,3 +146,27 @@ def test_noise_is_prepared_up_to_the_wanted_position_and_no_further() -> None:
     assert not ready.prepare(20, 20)
     assert not expander(SamplingParams(temperature=0.0)).prepare(4, 9)
     assert not expander(SamplingParams(), VerificationRule.REJECTION).prepare(4, 9)
+
+
+@pytest.mark.parametrize("rule", [VerificationRule.COUPLED, VerificationRule.REJECTION])
+@pytest.mark.parametrize("params", PARAMS, ids=range(len(PARAMS)))
+def test_a_reduced_vocabulary_is_one_without_the_other_tokens(params: SamplingParams, rule: VerificationRule) -> None:
+    token_map = torch.arange(3, SIZE, 7)
+    raw = rows(2)
+    whole = torch.full_like(raw, -math.inf)
+    whole[:, token_map] = raw[:, token_map]
+    message = opening(tokens=(1, 2, 3, 4), prompt_tokens=3, sampling=params, rule=rule, seed=5)
+    reduced = Expander(message, vocab_size=SIZE, eos_token_ids=(9,), buffer=RowBuffer(), token_map=token_map)
+    tree = GrowingTree(4, 3)
+    tree.expand(tree.root, [Candidate(17, -0.1), Candidate(24, -0.2)])
+    nodes = tree.frontier(2)
+    full = Expander(message, vocab_size=SIZE, eos_token_ids=(9,), buffer=RowBuffer())
+    for (got, got_from), (expected, expected_from) in zip(
+        reduced.children(raw[:, token_map], nodes, 3), full.children(whole, nodes, 3), strict=True
+    ):
+        assert [c.token for c in got] == [c.token for c in expected]
+        assert [c.log_survival for c in got] == pytest.approx([c.log_survival for c in expected], abs=1e-4)
+        assert (got_from is None) == (expected_from is None)
+        if got_from is not None and expected_from is not None:
+            assert got_from.token_ids == expected_from.token_ids
+            assert got_from.probs == pytest.approx(expected_from.probs, rel=1e-4)
