@@ -1,4 +1,4 @@
-"""`outrider model fetch | tiny`: models in local folders."""
+"""`outrider model fetch | tiny | export`: models in local folders."""
 
 from pathlib import Path
 from typing import Annotated
@@ -42,3 +42,17 @@ def tiny(
         target = build_tiny_model(folder / "tiny")
         draft = build_tiny_draft(folder / "tiny-draft", target)
         out_console().print(f"{target}\n{draft}", soft_wrap=True)
+
+
+@app.command("export")
+def export(
+    draft: Annotated[str, typer.Argument(help="Folder of a draft checkpoint (outrider train draft)")],
+    folder: Annotated[Path, typer.Argument(help="New folder for the whole model")],
+    base: Annotated[str | None, typer.Option(help="The target that it belongs to, where it lies elsewhere now")] = None,
+) -> None:
+    """Write a draft checkpoint as a plain transformers folder, which other servers load as it is."""
+    from workers.models.export import export_draft
+
+    with friendly_errors():
+        export_draft(draft, folder, base)
+        out_console().print(str(folder), soft_wrap=True)

@@ -51,3 +51,22 @@ def data(config: Config) -> None:
                 lambda done, wanted, tokens: bar.update(task, completed=done, total=wanted, note=f"{tokens} tokens"),
             )
         out_console().print(str(settings.output), soft_wrap=True)
+
+
+@app.command("draft")
+def draft(config: Config) -> None:
+    """Distil a small draft model from the target's answers."""
+    from workers.training.draft.config import DraftTrainingConfig
+    from workers.training.draft.train import train_draft
+
+    with friendly_errors():
+        settings = read_settings(config, DraftTrainingConfig)
+        report(settings.output, train_draft(settings))
+
+
+def report(output: Path, metrics: dict[str, float]) -> None:
+    """The last validation metrics, and where the result lies."""
+    console = err_console()
+    for name, value in sorted(metrics.items()):
+        console.print(f"validation {name}: {value:.4f}")
+    out_console().print(str(output), soft_wrap=True)

@@ -8,7 +8,15 @@ from workers.core.proposal import TreeBudget
 from workers.core.sampling_params import VerificationRule
 from workers.core.settings import Settings
 
-__all__ = ["DrafterConfig", "KvCacheConfig", "ModelConfig", "NgramConfig", "SpeculationConfig", "VerifierConfig"]
+__all__ = [
+    "DrafterConfig",
+    "KvCacheConfig",
+    "MedusaConfig",
+    "ModelConfig",
+    "NgramConfig",
+    "SpeculationConfig",
+    "VerifierConfig",
+]
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -16,9 +24,12 @@ Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 class ModelConfig(Settings):
     """Which model runs, and how."""
 
-    model: str = Field(description="Hub id, local folder or GGUF file", min_length=1)
+    model: str = Field(description="Hub id, local folder, GGUF file or draft checkpoint", min_length=1)
     dtype: Dtype = Field("auto", description="auto = the fastest exact choice for the device")
     device: str = Field("cpu", description="cpu, cuda or cuda:N")
+    base: str | None = Field(
+        None, description="For a draft checkpoint: the target that its layers belong to; None = as it was trained"
+    )
     layers: tuple[int, ...] | None = Field(
         None,
         description="Keep only these decoder layers (0-based, ascending): a draft made from a target",
@@ -53,6 +64,24 @@ class SpeculationConfig(Settings):
     max_grace_ms: float = Field(
         200.0, ge=0.0, le=10_000.0, description="Longest time that a step waits for proposals of drafters"
     )
+    profile_ms: float = Field(
+        2000.0, ge=0.0, le=60_000.0, description="Time given to measuring step costs at start; 0 = skip"
+    )
+    patience_steps: int = Field(
+        6, ge=1, le=10_000, description="Evaluations in a row that must agree before a request is paused or resumed"
+    )
+    resume_margin: float = Field(
+        0.05, ge=0.0, le=1.0, description="How much more goodput a paused request must promise than an active one"
+    )
+    probe_every_steps: int = Field(
+        96, ge=0, le=1_000_000, description="Steps until a paused request is tried again; doubles in vain; 0 = never"
+    )
+    control_every_steps: int = Field(
+        1024, ge=0, le=1_000_000, description="Active steps between two short pauses that show the cost of drafting"
+    )
+    trace_path: str | None = Field(
+        None, min_length=1, description="JSON-lines file of all budget decisions; {pid} is replaced; None = no trace"
+    )
 
     @property
     def limits(self) -> TreeBudget:
@@ -85,17 +114,32 @@ class NgramConfig(Settings):
         return self
 
 
+class MedusaConfig(Settings):
+    """Heads on the target's last hidden state."""
+
+    model: str = Field(description="Folder of the heads", min_length=1)
+
+
 class VerifierConfig(Settings):
     """One verifier replica."""
 
     model: ModelConfig
     kv_cache: KvCacheConfig = KvCacheConfig()
     speculation: SpeculationConfig = SpeculationConfig()
-    method: Literal["draft_model", "ngram", "none"] = Field("draft_model", description="Which proposer serves requests")
+    method: Literal["draft_model", "medusa", "ngram", "none"] = Field(
+        "draft_model", description="Which proposer serves requests"
+    )
     ngram: NgramConfig = NgramConfig()
+    medusa: MedusaConfig | None = Field(None, description="Needed by method: medusa")
     max_running_requests: int = Field(32, ge=1, le=4096)
     max_waiting_requests: int = Field(256, ge=0, le=100_000, description="Beyond it: RESOURCE_EXHAUSTED")
     max_tokens_per_step: int = Field(512, ge=16, le=1_000_000, description="Budget of one step: prefill + trees")
+
+    @model_validator(mode="after")
+    def _has_heads(self) -> Self:
+        if self.method == "medusa" and self.medusa is None:
+            raise ValueError("method: medusa needs medusa.model, the folder of the heads")
+        return self
 
 
 class DrafterConfig(Settings):

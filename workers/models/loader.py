@@ -12,11 +12,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from workers.attention.paged import ATTENTION_NAME, register
 from workers.core.config import ModelConfig
 from workers.core.errors import ConfigurationError, NotFoundError
+from workers.models.draft_checkpoint import DraftCheckpoint, keep_layers
 from workers.models.loaded import LoadedModel
 from workers.models.packed import bf16_is_native, pack_for_cpu
 from workers.text.tokenizer import Tokenizer
 
-__all__ = ["load_model"]
+__all__ = ["load_model", "model_source"]
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +31,12 @@ def load_model(config: ModelConfig) -> LoadedModel:
     dtype = _resolve_dtype(config, device)
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
-    source = _source(config.model)
-    hf_config = _read_config(config.model, source)
+    checkpoint = DraftCheckpoint.read(config.model)
+    if config.base is not None and checkpoint is None:
+        raise ConfigurationError(f"base is for draft checkpoints, and {config.model!r} is none: leave it out")
+    ref = (config.base or checkpoint.base) if checkpoint else config.model
+    source = model_source(ref)
+    hf_config = _read_config(ref, source)
     _check_supported(config, hf_config)
     # float16 on the CPU means fp16 weights under fp32 arithmetic, so the modules around them stay fp32.
     module_dtype = torch.float32 if device.type == "cpu" and dtype == "float16" else getattr(torch, dtype)
@@ -40,14 +45,16 @@ def load_model(config: ModelConfig) -> LoadedModel:
         **source, dtype=module_dtype, attn_implementation=ATTENTION_NAME
     ).eval()
     model.requires_grad_(False)
+    if checkpoint is not None:
+        checkpoint.apply(config.model, model)
     if config.layers is not None:
-        _keep_layers(model, config.layers)
+        keep_layers(model, config.layers)
     fingerprint = _fingerprint(model, dtype)
     if device.type == "cpu":
         _prepare_for_cpu(model, dtype)
     else:
         model.to(device)
-    tokenizer = Tokenizer.load(config.model)
+    tokenizer = Tokenizer.load(ref)
     text_config = model.config.get_text_config()
     heads = text_config.num_attention_heads
     vocab_size = min(text_config.vocab_size, tokenizer.vocab_size)
@@ -70,7 +77,7 @@ def load_model(config: ModelConfig) -> LoadedModel:
     )
 
 
-def _source(ref: str) -> dict[str, Any]:
+def model_source(ref: str) -> dict[str, Any]:
     """Arguments of `from_pretrained` for a hub id, a folder or a GGUF file."""
     path = Path(ref)
     if path.suffix == ".gguf":
@@ -141,18 +148,6 @@ def _prepare_for_cpu(model: PreTrainedModel, dtype: str) -> None:
         logger.warning("this CPU has no bf16 arithmetic: bfloat16 runs unpacked and slowly; float16 is faster here")
         return
     pack_for_cpu(model, dtype)
-
-
-def _keep_layers(model: PreTrainedModel, layers: tuple[int, ...]) -> None:
-    """Keep the given decoder layers: the untrained draft that can be made from any target."""
-    decoder = model.base_model
-    available = len(decoder.layers)
-    if list(layers) != sorted(set(layers)) or not 0 <= layers[0] <= layers[-1] < available:
-        raise ConfigurationError(f"layers must be ascending indices from 0 to {available - 1}, got {list(layers)}")
-    decoder.layers = torch.nn.ModuleList(decoder.layers[i] for i in layers)
-    for index, layer in enumerate(decoder.layers):
-        layer.self_attn.layer_idx = index
-    model.config.get_text_config().num_hidden_layers = len(layers)
 
 
 def _fingerprint(model: PreTrainedModel, dtype: str) -> str:

@@ -19,7 +19,7 @@ from torch import nn
 
 from workers.core.errors import ConfigurationError
 
-__all__ = ["bf16_is_native", "pack_for_cpu", "padded_rows"]
+__all__ = ["bf16_is_native", "head_rows", "pack_for_cpu", "padded_rows"]
 
 SHARING_INPUT = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # names in most decoders of transformers
 ROWS_HINT = 16  # oneDNN chooses a layout for about this many rows
@@ -43,7 +43,7 @@ def bf16_is_native() -> bool:
 class _OneDnnLinear(nn.Module):
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), ROWS_HINT)
+        self.weight: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), ROWS_HINT)
         self.bias = linear.bias
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:  # [1, rows, in] -> [1, rows, out]
@@ -135,6 +135,18 @@ def pack_for_cpu(model: nn.Module, dtype: str) -> None:
             setattr(parent, name, packed(layer))
         elif type(layer) is nn.Embedding and dtype == "float16":
             setattr(parent, name, _Fp16Embedding(layer))
+
+
+def head_rows(head: nn.Module, token_ids: torch.Tensor | None = None) -> torch.Tensor:
+    """Rows of an LM head, packed or not, that belong to `token_ids` (None = all): float32 [n, in] on the CPU."""
+    if isinstance(head, _Fp16Linear):
+        weight, _ = torch.ops.quantized.linear_unpack_fp16(head.packed)
+    elif isinstance(head, _OneDnnLinear):
+        weight = head.weight.to_dense()
+    else:
+        weight = head.get_parameter("weight").detach()
+    rows: torch.Tensor = weight if token_ids is None else weight[token_ids.to(weight.device)]
+    return rows.float().cpu()
 
 
 def _layers(model: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:

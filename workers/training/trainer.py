@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
@@ -31,23 +31,25 @@ def fit(
     module: nn.Module,
     training: Dataset[Any],
     validation: Dataset[Any],
-    collate: Collate,
+    collate: Collate | None,
     config: OptimizerConfig,
     checkpoints: Path,
     parameter_groups: Sequence[dict[str, Any]] | None = None,
     callbacks: Sequence[TrainerCallback] = (),
+    batched: bool = False,
 ) -> list[dict[str, Any]]:
     """Train in place, from the last whole checkpoint if there is one; returns the log of losses and metrics.
 
-    `parameter_groups` (torch's format) replaces the one group of all trainable parameters.
+    `parameter_groups` (torch's format) replaces the one group of all trainable parameters. `batched`: the items of the
+    datasets are whole batches already, and `collate` is not asked.
     """
     set_seed(config.seed)
     trainer = _Trainer(
         model=module,
-        args=_arguments(config, checkpoints),
+        args=_arguments(config, checkpoints, 1 if batched else config.batch_size),
         train_dataset=training,
         eval_dataset=validation,
-        data_collator=collate,
+        data_collator=_only if batched else collate,
         callbacks=list(callbacks),
         optimizers=(_optimizer(module, config, parameter_groups), None),
     )
@@ -104,14 +106,22 @@ class _Trainer(Trainer):  # type: ignore[misc]
         trained = {n: p.detach().contiguous() for n, p in self.model.named_parameters() if p.requires_grad}
         save_file(trained, folder / WEIGHTS, metadata={"format": "pt"})
 
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        (model or self.model).load_state_dict(load_file(Path(resume_from_checkpoint) / WEIGHTS), strict=False)
 
-def _arguments(config: OptimizerConfig, checkpoints: Path) -> TrainingArguments:
+
+def _only(items: list[Batch]) -> Batch:
+    (item,) = items
+    return item
+
+
+def _arguments(config: OptimizerConfig, checkpoints: Path, batch_size: int) -> TrainingArguments:
     return TrainingArguments(
         output_dir=str(checkpoints),
         num_train_epochs=config.epochs,
         max_steps=config.max_steps or -1,
-        per_device_train_batch_size=config.batch_size,
-        per_device_eval_batch_size=config.batch_size,
+        per_device_train_batch_size=batch_size,
+        per_device_eval_batch_size=batch_size,
         lr_scheduler_type="cosine",
         learning_rate=config.learning_rate,
         warmup_steps=config.warmup_steps,

@@ -1,0 +1,1 @@
+"""A small draft model distilled from the target."""

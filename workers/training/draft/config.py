@@ -1,0 +1,24 @@
+"""Settings of `outrider train draft`."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from workers.core.settings import Settings
+from workers.training.optimizer_config import OptimizerConfig
+
+__all__ = ["DraftTrainingConfig"]
+
+
+class DraftTrainingConfig(Settings):
+    """A draft made of some of the target's layers, which learns the target's distributions on its own answers."""
+
+    target: str = Field(min_length=1, description="Hub id, local folder or GGUF file")
+    data: Path = Field(description="Folder that `outrider train data` wrote with this target")
+    output: Path = Field(description="Folder of the draft checkpoint")
+    layers: tuple[int, ...] = Field(description="Layers of the target to start from, 0-based, ascending", min_length=1)
+    vocabulary_size: int | None = Field(
+        8192, ge=16, description="Most frequent answer tokens that the draft can propose; None = all"
+    )
+    max_length: int = Field(512, ge=16, le=100_000, description="Longer answers are cut, in tokens with their prompt")
+    optimizer: OptimizerConfig = OptimizerConfig()
