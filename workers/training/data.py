@@ -5,29 +5,26 @@ learns from what this target wrote.
 """
 
 import json
-import queue
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 from workers.core.config import KvCacheConfig, VerifierConfig
-from workers.core.errors import OutriderError
 from workers.core.proposal import TreeBudget
 from workers.core.provenance import provenance
-from workers.core.request import GenerationRequest, StepOutput
+from workers.core.request import GenerationRequest
 from workers.core.sampling_params import SamplingParams, SpeculationMode, SpeculationParams
 from workers.core.seeds import derive_seed
 from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
 from workers.text.chat_template import Message
 from workers.text.tokenizer import Tokenizer
-from workers.training.answers import Answer, AnswerWriter, Rows
+from workers.training.answers import Answer, AnswerWriter
 from workers.training.data_config import DataConfig
 from workers.training.prompt_set import write_prompts
 from workers.training.prompts import tokenize_prompts
 from workers.training.recorder import HiddenStateRecorder
 from workers.verifier.assembly import build_engine
-from workers.verifier.engine import VerifierEngine
+from workers.verifier.offline import Answered, run_requests
 
 __all__ = ["generate_data"]
 
@@ -45,9 +42,11 @@ def generate_data(config: DataConfig, progress: Progress = lambda *_: None) -> N
         todo = [index for index in range(len(prompts)) if index not in writer.done]
         engine = build_engine(_engine_config(config, prompts), loaded, recorder)
         engine.start()
+        requests = (_request(config, prompts[index], index) for index in todo)
         try:
-            for answer in _run(engine, recorder, config, prompts, todo):
-                writer.append(*answer)
+            for done in run_requests(engine, requests, config.concurrency):
+                rows = recorder.take(done.key)
+                writer.append(_answer(done, todo[done.index], len(rows)), rows)
                 progress(len(writer.done), len(prompts), writer.num_tokens)
         finally:
             engine.stop()
@@ -60,67 +59,6 @@ def _prompts(config: DataConfig, tokenizer: Tokenizer) -> list[list[int]]:
     return [tokenizer.encode_chat([Message("user", text)]) for text in texts]
 
 
-@dataclass
-class _Sink:
-    """Collects one answer and announces it."""
-
-    index: int
-    finished: "queue.SimpleQueue[_Sink]"
-    key: int = -1
-    token_ids: list[int] = field(default_factory=list)
-    error: OutriderError | None = None
-
-    def push(self, output: StepOutput) -> None:
-        self.token_ids.extend(output.token_ids)
-        if output.finish_reason is not None:
-            self.finished.put(self)
-
-    def fail(self, error: OutriderError) -> None:
-        self.error = error
-        self.finished.put(self)
-
-
-def _run(
-    engine: VerifierEngine,
-    recorder: HiddenStateRecorder,
-    config: DataConfig,
-    prompts: list[list[int]],
-    todo: list[int],
-) -> Iterator[tuple[Answer, Rows]]:
-    """Keep `concurrency` requests in the engine; yield answers as they end."""
-    finished: queue.SimpleQueue[_Sink] = queue.SimpleQueue()
-    waiting = iter(todo)
-    running: dict[int, GenerationRequest] = {}
-
-    def submit_next() -> None:
-        index = next(waiting, None)
-        if index is not None:
-            sink = _Sink(index, finished)
-            running[index] = _request(config, prompts[index], index)
-            sink.key = engine.submit(running[index], sink)
-
-    for _ in range(config.concurrency):
-        submit_next()
-    while running:
-        sink = finished.get()
-        if sink.error is not None:
-            raise sink.error
-        request = running.pop(sink.index)
-        rows = recorder.take(sink.key)
-        submit_next()
-        yield (
-            Answer(
-                prompt_index=sink.index,
-                prompt_token_ids=prompts[sink.index],
-                answer_token_ids=sink.token_ids,
-                temperature=request.sampling.temperature,
-                seed=request.seed,
-                hidden_rows=len(rows),
-            ),
-            rows,
-        )
-
-
 def _request(config: DataConfig, prompt: list[int], index: int) -> GenerationRequest:
     seed = derive_seed(config.seed, index + 1)
     return GenerationRequest.build(
@@ -130,6 +68,17 @@ def _request(config: DataConfig, prompt: list[int], index: int) -> GenerationReq
         seed=seed,
         limits=TreeBudget(1, 1, 1),
         speculation=SpeculationParams(mode=SpeculationMode.ON),  # so that the recorder is told
+    )
+
+
+def _answer(done: Answered, prompt_index: int, hidden_rows: int) -> Answer:
+    return Answer(
+        prompt_index=prompt_index,
+        prompt_token_ids=list(done.request.prompt_token_ids),
+        answer_token_ids=done.token_ids,
+        temperature=done.request.sampling.temperature,
+        seed=done.request.seed,
+        hidden_rows=hidden_rows,
     )
 
 

@@ -1,0 +1,1 @@
+"""`outrider probe`: is speculation worth it for these models and these prompts?"""

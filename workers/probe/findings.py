@@ -1,0 +1,104 @@
+"""What a probe measures: nouns that go into tables, plots and JSON as they are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+__all__ = ["Acceptance", "Cost", "Findings", "Speed", "Tree", "step_ms_at"]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The shape that was allowed: at most `nodes` nodes, no deeper than `depth`, `width` children at a node."""
+
+    depth: int
+    width: int
+    nodes: int
+
+    def __str__(self) -> str:
+        return f"{self.depth} deep, {self.width} wide, {self.nodes} nodes"
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """One proposer under one tree, rule and temperature, over all prompts; nothing is pre-divided."""
+
+    proposer: str
+    tree: Tree
+    rule: str
+    temperature: float
+    output_tokens: int
+    verify_steps: int
+    drafted_tokens: int
+    drafted_per_depth: tuple[int, ...]  # steps whose tree reached the depth
+    accepted_per_depth: tuple[int, ...]  # steps that accepted a node of it
+
+    @property
+    def length(self) -> float:
+        """Tokens per verify step, counting the recovered or bonus token."""
+        return self.output_tokens / max(1, self.verify_steps)
+
+    @property
+    def rates(self) -> list[float]:
+        """For each depth: how often a node was accepted, given that its parent was."""
+        reached = (self.drafted_per_depth[:1] or (0,)) + self.accepted_per_depth
+        return [after / before if before else 0.0 for before, after in pairwise(reached)]
+
+    @property
+    def nodes_per_step(self) -> float:
+        return self.drafted_tokens / max(1, self.verify_steps)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Milliseconds of a step's parts. `draft_ms`: what a step waits for and spends on proposals, by requests."""
+
+    verify_ms: Mapping[int, float]  # by rows: one for each request and each node
+    draft_ms: Mapping[str, Mapping[int, float]] = field(default_factory=dict)  # proposer -> requests -> ms
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Tokens per second of all requests together, side by side in one run."""
+
+    proposer: str
+    tree: Tree
+    temperature: float
+    concurrency: int
+    off_tokens_per_s: float
+    on_tokens_per_s: float
+    auto_tokens_per_s: float
+    predicted: float  # speed-up that acceptance and costs promise
+
+    @property
+    def measured(self) -> float:
+        """Speed-up of speculating always."""
+        return self.on_tokens_per_s / self.off_tokens_per_s
+
+    @property
+    def auto(self) -> float:
+        """Speed-up of letting the controller decide."""
+        return self.auto_tokens_per_s / self.off_tokens_per_s
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that one probe found out."""
+
+    target: str
+    prompts: int
+    acceptances: tuple[Acceptance, ...]
+    cost: Cost
+    speeds: tuple[Speed, ...]
+
+
+def step_ms_at(verify_ms: Mapping[int, float], rows: float) -> float:
+    """Cost of a step over `rows` rows, by linear interpolation; proportional beyond the largest that was measured."""
+    points = sorted(verify_ms.items())
+    if rows <= points[0][0]:
+        return points[0][1]
+    for (left, low), (right, high) in pairwise(points):
+        if rows <= right:
+            return low + (high - low) * (rows - left) / (right - left)
+    last_rows, last_ms = points[-1]
+    return last_ms * rows / last_rows
