@@ -12,6 +12,7 @@ from workers.core.config import VerifierConfig
 from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
 from workers.proposers.base import Proposer
+from workers.proposers.medusa import MedusaProposer
 from workers.proposers.ngram import NgramProposer
 from workers.proposers.none import NullProposer
 from workers.proposers.remote import RemoteProposer
@@ -90,6 +91,8 @@ class VerifierServer:
             return NullProposer()
         if config.method == "ngram":
             return NgramProposer(config.ngram)
+        if config.medusa is not None and config.method == "medusa":
+            return MedusaProposer.load(config.medusa.model, loaded)
         return RemoteProposer(
             VerifierIdentity(
                 verifier_id=verifier_id,
