@@ -9,18 +9,12 @@ import time
 from outrider.v1 import verifier_pb2_grpc
 
 from workers.core.config import VerifierConfig
-from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
-from workers.proposers.base import Proposer
-from workers.proposers.medusa import MedusaProposer
-from workers.proposers.ngram import NgramProposer
-from workers.proposers.none import NullProposer
-from workers.proposers.remote import RemoteProposer
 from workers.rpc.by_hand import run_by_hand
 from workers.rpc.channels import RunningServer, start_server
-from workers.rpc.handshake import VerifierIdentity
 from workers.verifier.assembly import build_engine
 from workers.verifier.info import VerifierInfo
+from workers.verifier.proposer import build_proposer
 from workers.verifier.service import VerifierService
 
 __all__ = ["VerifierServer"]
@@ -33,7 +27,7 @@ class VerifierServer:
 
     def __init__(self, config: VerifierConfig, *, verifier_id: str, incarnation: int) -> None:
         loaded = load_model(config.model)
-        self._proposer = self._build_proposer(config, loaded, verifier_id, incarnation)
+        self._proposer = build_proposer(config, loaded, verifier_id, incarnation)
         self.engine = build_engine(config, loaded, self._proposer, incarnation)
         context_length = min(loaded.context_length, config.kv_cache.num_tokens)
         self._info = VerifierInfo(verifier_id, incarnation, config, loaded, context_length)
@@ -84,25 +78,6 @@ class VerifierServer:
             "vocab_size": self._info.loaded.vocab_size,
             "context_length": self._info.context_length,
         }
-
-    @staticmethod
-    def _build_proposer(config: VerifierConfig, loaded: LoadedModel, verifier_id: str, incarnation: int) -> Proposer:
-        if config.method == "none":
-            return NullProposer()
-        if config.method == "ngram":
-            return NgramProposer(config.ngram)
-        if config.medusa is not None and config.method == "medusa":
-            return MedusaProposer.load(config.medusa.model, loaded)
-        return RemoteProposer(
-            VerifierIdentity(
-                verifier_id=verifier_id,
-                incarnation=incarnation,
-                model=loaded.name,
-                model_fingerprint=loaded.fingerprint,
-                tokenizer_hash=loaded.tokenizer_hash,
-                vocab_size=loaded.vocab_size,
-            )
-        )
 
 
 def main() -> None:

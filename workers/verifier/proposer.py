@@ -1,0 +1,32 @@
+"""Which proposer serves a verifier's requests."""
+
+from workers.core.config import VerifierConfig
+from workers.models.loaded import LoadedModel
+from workers.proposers.base import Proposer
+from workers.proposers.medusa import MedusaProposer
+from workers.proposers.ngram import NgramProposer
+from workers.proposers.none import NullProposer
+from workers.proposers.remote import RemoteProposer
+from workers.rpc.handshake import VerifierIdentity
+
+__all__ = ["build_proposer"]
+
+
+def build_proposer(config: VerifierConfig, loaded: LoadedModel, verifier_id: str, incarnation: int) -> Proposer:
+    """The proposer of `config.method`; id and incarnation are how drafters know this verifier."""
+    if config.method == "none":
+        return NullProposer()
+    if config.method == "ngram":
+        return NgramProposer(config.ngram)
+    if config.medusa is not None and config.method == "medusa":
+        return MedusaProposer.load(config.medusa.model, loaded)
+    return RemoteProposer(
+        VerifierIdentity(
+            verifier_id=verifier_id,
+            incarnation=incarnation,
+            model=loaded.name,
+            model_fingerprint=loaded.fingerprint,
+            tokenizer_hash=loaded.tokenizer_hash,
+            vocab_size=loaded.vocab_size,
+        )
+    )
