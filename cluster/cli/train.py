@@ -64,6 +64,17 @@ def draft(config: Config) -> None:
         report(settings.output, train_draft(settings))
 
 
+@app.command("medusa")
+def medusa(config: Config) -> None:
+    """Train Medusa heads for a target that stays as it is."""
+    from workers.training.medusa.config import MedusaTrainingConfig
+    from workers.training.medusa.train import train_medusa
+
+    with friendly_errors():
+        settings = read_settings(config, MedusaTrainingConfig)
+        report(settings.output, train_medusa(settings))
+
+
 def report(output: Path, metrics: dict[str, float]) -> None:
     """The last validation metrics, and where the result lies."""
     console = err_console()

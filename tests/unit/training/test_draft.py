@@ -24,10 +24,11 @@ from workers.training.data import generate_data
 from workers.training.data_config import DataConfig
 from workers.training.draft.config import DraftTrainingConfig
 from workers.training.draft.student import collate_answers
-from workers.training.draft.train import frequent_tokens, train_draft
+from workers.training.draft.train import train_draft
 from workers.training.folders import replacing
 from workers.training.optimizer_config import OptimizerConfig
 from workers.training.trainer import last_checkpoint
+from workers.training.vocabulary import frequent_tokens
 
 
 @pytest.fixture(scope="module")
