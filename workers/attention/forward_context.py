@@ -1,7 +1,7 @@
 """What one forward pass needs to know besides token ids: where K/V lives and who sees whom."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,7 @@ import torch
 
 from workers.kvcache.storage import KvStorage
 
-__all__ = ["AttentionGroup", "ForwardContext", "SequenceChunk", "causal_mask"]
+__all__ = ["AttentionGroup", "ForwardContext", "SequenceChunk", "Slots", "causal_mask"]
 
 Slots = npt.NDArray[np.int64]
 
@@ -38,6 +38,17 @@ class SequenceChunk:
     @property
     def num_keys(self) -> int:
         return len(self.context_slots) + len(self.window_slots)
+
+    def select(self, rows: Sequence[int]) -> "SequenceChunk":
+        """Some of the new tokens; the K/V of the others is in its slots already. No logits are wanted."""
+        return replace(
+            self,
+            token_ids=[self.token_ids[row] for row in rows],
+            positions=[self.positions[row] for row in rows],
+            slots=self.slots[list(rows)],
+            mask=None if self.mask is None else self.mask[list(rows)],
+            logits_for=(),
+        )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from workers.core.settings import Settings
 __all__ = [
     "DrafterConfig",
     "KvCacheConfig",
+    "LayerSkipConfig",
     "MedusaConfig",
     "ModelConfig",
     "NgramConfig",
@@ -114,6 +115,18 @@ class NgramConfig(Settings):
         return self
 
 
+class LayerSkipConfig(Settings):
+    """Drafting with the first layers of a target that was trained for it (`outrider train layerskip`)."""
+
+    exit_layer: int = Field(ge=1, description="E: layers 1 to E and the LM head draft; below the target's layers")
+    min_survival: float = Field(
+        0.1,
+        gt=0.0,
+        lt=1.0,
+        description="Nodes that are less likely to be accepted are not expanded: each level costs a pass of E layers",
+    )
+
+
 class MedusaConfig(Settings):
     """Heads on the target's last hidden state."""
 
@@ -126,19 +139,22 @@ class VerifierConfig(Settings):
     model: ModelConfig
     kv_cache: KvCacheConfig = KvCacheConfig()
     speculation: SpeculationConfig = SpeculationConfig()
-    method: Literal["draft_model", "medusa", "ngram", "none"] = Field(
+    method: Literal["draft_model", "layerskip", "medusa", "ngram", "none"] = Field(
         "draft_model", description="Which proposer serves requests"
     )
     ngram: NgramConfig = NgramConfig()
     medusa: MedusaConfig | None = Field(None, description="Needed by method: medusa")
+    layerskip: LayerSkipConfig | None = Field(None, description="Needed by method: layerskip")
     max_running_requests: int = Field(32, ge=1, le=4096)
     max_waiting_requests: int = Field(256, ge=0, le=100_000, description="Beyond it: RESOURCE_EXHAUSTED")
     max_tokens_per_step: int = Field(512, ge=16, le=1_000_000, description="Budget of one step: prefill + trees")
 
     @model_validator(mode="after")
-    def _has_heads(self) -> Self:
+    def _method_has_settings(self) -> Self:
         if self.method == "medusa" and self.medusa is None:
             raise ValueError("method: medusa needs medusa.model, the folder of the heads")
+        if self.method == "layerskip" and self.layerskip is None:
+            raise ValueError("method: layerskip needs layerskip.exit_layer, the last layer that drafts")
         return self
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from workers.attention.forward_context import SequenceChunk, causal_mask
 from workers.draft.session import Session
-from workers.drafting.tree import Node
+from workers.drafting.node_chunk import node_chunk
+from workers.drafting.tree import Node, slot_of
 from workers.kvcache.manager import KvCacheManager
 
 __all__ = ["Expand", "Feed", "Work"]
@@ -69,25 +69,9 @@ class Expand:
 
     def chunk(self) -> SequenceChunk:
         """Each node sees all committed tokens, its ancestors and itself."""
-        paths = [node.path() for node in self.nodes]
-        slot_of = dict(zip(self.nodes, self.slots, strict=True))
-        column: dict[Node, int] = {}  # of the window
-        for path in paths:
-            for node in path:
-                column.setdefault(node, len(column))
-        mask = np.zeros((len(paths), len(column)), dtype=np.bool_)
-        for row, path in enumerate(paths):
-            mask[row, [column[node] for node in path]] = True
-        window = [slot_of.get(node, node.slot) for node in column]
-        return SequenceChunk(
-            token_ids=[node.token for node in self.nodes],
-            positions=[node.position for node in self.nodes],
-            slots=np.array(self.slots, dtype=np.int64),
-            context_slots=self.session.table.slots[: self.session.base_len],
-            window_slots=np.array(window, dtype=np.int64),
-            mask=torch.from_numpy(mask) if len(paths) > 1 else None,
-            logits_for=range(len(paths)),
-        )
+        new = dict(zip(self.nodes, self.slots, strict=True))
+        context = self.session.table.slots[: self.session.base_len]
+        return node_chunk(self.nodes, lambda node: new[node] if node in new else slot_of(node), context)
 
     def absorb(self, logits: torch.Tensor, manager: KvCacheManager) -> None:
         """Draw the children of all nodes from `logits` [nodes, vocab]."""

@@ -8,11 +8,10 @@ import torch
 
 from workers.core.draft_session import SessionCommit, SessionOpening
 from workers.core.proposal import Proposal, TreeBudget
-from workers.core.token_tree import ROOT
 from workers.draft.scratch import ScratchSlots
 from workers.drafting.expansion import Expander
 from workers.drafting.invariants import require
-from workers.drafting.tree import GrowingTree, Node, as_token_tree
+from workers.drafting.tree import GrowingTree, Node, as_proposal
 from workers.kvcache.block_table import BlockTable
 from workers.kvcache.manager import KvCacheManager
 from workers.kvcache.storage import KvStorage
@@ -136,15 +135,7 @@ class Session:
     def proposal(self, limits: SessionLimits) -> Proposal:
         """The best nodes within the budget; the distributions of inner nodes where the rule wants them."""
         nodes = self.tree.best(self._limited(self.depth_limit(limits)))
-        tree = as_token_tree(nodes, self.tree.root)
-        distributions = {}
-        for index in tree.children:
-            node = self.tree.root if index == ROOT else nodes[index]
-            if node.distribution is not None:
-                distributions[index] = node.distribution
-        survived = self.tree.root.log_survival
-        hints = tuple(node.log_survival - survived for node in nodes)
-        return Proposal(self.base_len, tree, distributions, hints)
+        return as_proposal(nodes, self.tree.root, self.base_len)
 
     def apply(self, commit: SessionCommit, manager: KvCacheManager, storage: KvStorage) -> bool:
         """Extend the committed tokens and move the root; the caller has reserved room for their K/V.

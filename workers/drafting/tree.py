@@ -16,11 +16,11 @@ and so cannot be influenced by the node itself, by later siblings or by descenda
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from workers.core.proposal import DraftDistribution, TreeBudget
+from workers.core.proposal import DraftDistribution, Proposal, TreeBudget
 from workers.core.token_tree import ROOT, TokenTree
 from workers.drafting.invariants import require
 
-__all__ = ["Candidate", "GrowingTree", "Node", "as_token_tree"]
+__all__ = ["Candidate", "GrowingTree", "Node", "as_proposal", "slot_of"]
 
 
 @dataclass(frozen=True)
@@ -195,8 +195,20 @@ def _rank(node: Node) -> tuple[float, int]:
     return node.rank
 
 
-def as_token_tree(nodes: Sequence[Node], root: Node) -> TokenTree:
-    """The wire's tree of `nodes` (parents before children)."""
+def slot_of(node: Node) -> int:
+    """Of an expanded node below the root."""
+    if node.slot is None:
+        raise ValueError("the node has no K/V")
+    return node.slot
+
+
+def as_proposal(nodes: Sequence[Node], root: Node, base_len: int) -> Proposal:
+    """What is proposed when `nodes` are listed (parents before children); distributions where the rule has them."""
     index = {root: ROOT} | {node: i for i, node in enumerate(nodes)}
-    parents = [index[node.parent] for node in nodes if node.parent is not None]
-    return TokenTree(tuple(node.token for node in nodes), tuple(parents))
+    tree = TokenTree(
+        tuple(node.token for node in nodes), tuple(index[node.parent] for node in nodes if node.parent is not None)
+    )
+    inner = {number: root if number == ROOT else nodes[number] for number in tree.children}
+    distributions = {number: node.distribution for number, node in inner.items() if node.distribution is not None}
+    hints = tuple(node.log_survival - root.log_survival for node in nodes)
+    return Proposal(base_len, tree, distributions, hints)

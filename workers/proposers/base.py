@@ -16,6 +16,7 @@ import torch
 from workers.core.proposal import Proposal, TreeBudget
 from workers.core.request import GenerationRequest
 from workers.core.statistics import GenerationStats
+from workers.kvcache.block_table import BlockTable
 
 __all__ = ["CommitUpdate", "DraftSession", "Proposer", "Want"]
 
@@ -41,6 +42,7 @@ class Want:
 
     base_len: int  # number of committed tokens
     budget: TreeBudget
+    blocks: BlockTable | None = None  # the request's K/V, all but the root's; for `workers.proposers.target_access`
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,19 @@
-"""One forward pass over a ragged batch of sequence chunks."""
+"""One forward pass over a ragged batch of sequence chunks, whole or in two parts (`workers.runner.layer_split`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 
 from workers.attention.forward_context import ForwardContext, SequenceChunk
 from workers.attention.grouping import build_groups
+from workers.core.errors import ConfigurationError
 from workers.kvcache.storage import KvStorage
 from workers.models.loaded import LoadedModel
+from workers.runner.layer_split import LayerSplit, probe_chunk
 
-__all__ = ["ChunkOutput", "ModelRunner"]
+__all__ = ["ChunkOutput", "EarlyOutput", "EarlyRows", "ModelRunner"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,22 @@ class ChunkOutput:
     hidden: torch.Tensor  # [len(logits_for), hidden_size]: what the LM head saw
 
 
+@dataclass(frozen=True)
+class EarlyOutput:
+    """What layers 1..E say about a chunk."""
+
+    logits: torch.Tensor  # fp32 [len(logits_for), vocab]
+    states: torch.Tensor  # [num_tokens, hidden_size]: output of layer E, where the other layers go on
+
+
+@dataclass(frozen=True)
+class EarlyRows:
+    """New tokens of a chunk that have been through layers 1..E: K/V of those layers is in their slots."""
+
+    rows: Sequence[int]
+    states: torch.Tensor  # [len(rows), hidden_size]: output of layer E
+
+
 class ModelRunner:
     """Runs a loaded model on chunks whose K/V lives in `storage`. Not thread-safe."""
 
@@ -28,36 +47,91 @@ class ModelRunner:
         self.loaded = loaded
         self.storage = storage
         self._hidden = torch.empty(0)
+        self._split: LayerSplit | None = None
         loaded.lm_head.register_forward_pre_hook(self._keep_hidden)
 
     def _keep_hidden(self, _: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
         self._hidden = inputs[0][0]  # [rows, hidden_size]
 
     @torch.inference_mode()
-    def forward(self, chunks: Sequence[SequenceChunk]) -> list[ChunkOutput]:
-        """Store K/V of all new tokens; return what the model says behind the tokens that each chunk asks for."""
+    def forward(
+        self, chunks: Sequence[SequenceChunk], early: Sequence[EarlyRows | None] | None = None
+    ) -> list[ChunkOutput]:
+        """Store K/V of all new tokens; return what the model says behind the tokens that each chunk asks for.
+
+        Tokens in `early` (one entry for each chunk) are not run through layers 1..E again.
+        """
+        if early is None or all(rows is None for rows in early):
+            return self._pass(chunks, input_ids=self._tokens(chunks))
+        states = self._complete(chunks, early)
+        with self._parts.late():
+            return self._pass(chunks, inputs_embeds=states)
+
+    @torch.inference_mode()
+    def exit_early(self, chunks: Sequence[SequenceChunk]) -> list[EarlyOutput]:
+        """Run layers 1..E and the head: K/V of those layers is stored, and their last output returned."""
+        with self._parts.early():
+            outputs = self._pass(chunks, input_ids=self._tokens(chunks))
+        states = torch.split(self._parts.take_states(), [chunk.num_tokens for chunk in chunks])
+        return [EarlyOutput(output.logits, rows) for output, rows in zip(outputs, states, strict=True)]
+
+    def split_at(self, exit_layer: int) -> None:
+        """Make early exits behind `exit_layer` possible; `ConfigurationError` when the model cannot do it.
+
+        To be called before any request has K/V: a few tokens are run in one and in two parts and compared.
+        """
+        self._split = LayerSplit(self.loaded, exit_layer)
+        chunk = probe_chunk(self.loaded.vocab_size, self.storage.num_slots)
+        [whole] = self.forward([chunk])
+        [exited] = self.exit_early([chunk])
+        [parts] = self.forward([chunk], [EarlyRows(range(chunk.num_tokens), exited.states)])
+        if not torch.allclose(whole.logits, parts.logits, rtol=1e-2, atol=1e-2):
+            raise ConfigurationError(
+                f"{self.loaded.name!r} cannot exit early: its layers from {exit_layer + 1} on, started from the output "
+                f"of layer {exit_layer}, do not give what the whole model gives (does it scale its embeddings?)"
+            )
+
+    @property
+    def _parts(self) -> LayerSplit:
+        if self._split is None:
+            raise RuntimeError("early exits need split_at first")
+        return self._split
+
+    def _complete(self, chunks: Sequence[SequenceChunk], early: Sequence[EarlyRows | None]) -> torch.Tensor:
+        """Layer E's output of all new tokens, [1, total, hidden_size]; those that have none yet are run."""
+        missing = [
+            sorted(set(range(chunk.num_tokens)).difference(known.rows if known else ()))
+            for chunk, known in zip(chunks, early, strict=True)
+        ]
+        todo = [chunk.select(rows) for chunk, rows in zip(chunks, missing, strict=True) if rows]
+        fresh = [output.states for output in self.exit_early(todo)] if todo else []
+        states = torch.cat([*fresh, *(known.states for known in early if known)])
+        starts = [0, *accumulate(chunk.num_tokens for chunk in chunks)][:-1]
+        order = [start + row for start, rows in zip(starts, missing, strict=True) for row in rows]
+        order += [start + row for start, known in zip(starts, early, strict=True) if known for row in known.rows]
+        gathered = torch.empty_like(states)
+        gathered[order] = states
+        return gathered[None]
+
+    def _pass(self, chunks: Sequence[SequenceChunk], **inputs: torch.Tensor) -> list[ChunkOutput]:
+        """Once through the layers that are there now."""
         device = self.loaded.device
-        tokens = torch.tensor([[t for c in chunks for t in c.token_ids]], device=device)  # [1, total]
-        positions = torch.tensor([[p for c in chunks for p in c.positions]], device=device)
-        context = self._context(chunks)
+        positions = torch.tensor([[p for c in chunks for p in c.positions]], device=device)  # [1, total]
+        arguments = {**inputs, "position_ids": positions, "use_cache": False, "forward_context": self._context(chunks)}
         rows = self._logit_rows(chunks)
         if not rows:
-            self.loaded.model.base_model(
-                input_ids=tokens, position_ids=positions, use_cache=False, forward_context=context
-            )
+            self.loaded.model.base_model(**arguments)
             nothing = ChunkOutput(torch.empty(0, self.loaded.vocab_size), torch.empty(0, self.loaded.hidden_size))
             return [nothing] * len(chunks)
-        logits = self.loaded.model(
-            input_ids=tokens,
-            position_ids=positions,
-            use_cache=False,
-            logits_to_keep=torch.tensor(rows, device=device),
-            forward_context=context,
-        ).logits[0]  # [len(rows), vocab or padded vocab]
+        keep = torch.tensor(rows, device=device)
+        logits = self.loaded.model(**arguments, logits_to_keep=keep).logits[0]  # [len(rows), vocab or padded vocab]
         logits = logits[:, : self.loaded.vocab_size].float()
         sizes = [len(c.logits_for) for c in chunks]
         hidden = self._hidden
         return [ChunkOutput(*both) for both in zip(torch.split(logits, sizes), torch.split(hidden, sizes), strict=True)]
+
+    def _tokens(self, chunks: Sequence[SequenceChunk]) -> torch.Tensor:
+        return torch.tensor([[t for c in chunks for t in c.token_ids]], device=self.loaded.device)  # [1, total]
 
     def _context(self, chunks: Sequence[SequenceChunk]) -> ForwardContext:
         loaded = self.loaded

@@ -4,6 +4,7 @@ from workers.core.config import VerifierConfig
 from workers.kvcache.events import KvEventLog
 from workers.models.loaded import LoadedModel
 from workers.proposers.base import Proposer
+from workers.proposers.target_access import DraftsWithTarget, TargetAccess
 from workers.runner.kv_memory import allocate_kv
 from workers.runner.model_runner import ModelRunner
 from workers.verifier.engine import VerifierEngine
@@ -19,8 +20,11 @@ def build_engine(
 ) -> VerifierEngine:
     """Wire a loaded model and a proposer into an engine (not started)."""
     storage, kv_cache = allocate_kv(loaded, config.kv_cache)
+    target = TargetAccess(ModelRunner(loaded, storage), kv_cache)
+    if isinstance(proposer, DraftsWithTarget):
+        proposer.attach(target)
     return VerifierEngine(
-        step=VerifyStep(ModelRunner(loaded, storage), kv_cache, storage),
+        step=VerifyStep(target.runner, kv_cache, storage, target.drafts),
         kv_cache=kv_cache,
         scheduler=Scheduler(
             kv_cache, max_running=config.max_running_requests, max_tokens_per_step=config.max_tokens_per_step

@@ -207,7 +207,9 @@ class VerifierEngine:
 
     def _gather_proposals(self) -> dict[int, Proposal]:
         decoding = [s for s in self._scheduler.running if s.num_uncomputed == 1]
-        wants = {s.key: Want(len(s.tokens), s.budget()) for s in decoding if s.drafting and s.budget().max_nodes}
+        wants = {
+            s.key: Want(len(s.tokens), s.budget(), s.table) for s in decoding if s.drafting and s.budget().max_nodes
+        }
         if not wants:
             return {}
         forced = [s.request.mode is SpeculationMode.ON if s.key in wants else None for s in decoding]

@@ -3,6 +3,7 @@
 from workers.core.config import VerifierConfig
 from workers.models.loaded import LoadedModel
 from workers.proposers.base import Proposer
+from workers.proposers.layerskip.proposer import LayerSkipProposer
 from workers.proposers.medusa import MedusaProposer
 from workers.proposers.ngram import NgramProposer
 from workers.proposers.none import NullProposer
@@ -18,6 +19,8 @@ def build_proposer(config: VerifierConfig, loaded: LoadedModel, verifier_id: str
         return NullProposer()
     if config.method == "ngram":
         return NgramProposer(config.ngram)
+    if config.layerskip is not None and config.method == "layerskip":
+        return LayerSkipProposer(config.layerskip)
     if config.medusa is not None and config.method == "medusa":
         return MedusaProposer.load(config.medusa.model, loaded)
     return RemoteProposer(

@@ -5,7 +5,8 @@ t[num_computed..L-1] (the last one is the root) and, when it reaches the root, t
 
     new tokens   t[c] … t[L-1]=root   node 0   node 1  …
     position     c      L-1           L-1+depth(node)
-    slot         c      L-1           L        L+1     …      (index into the block table)
+    slot         c      L-1           L        L+1     …      (index into the block table; the proposer may have put
+                                                              nodes elsewhere: `workers.proposers.target_access`)
     sees         context and the chain before it;  a node sees the chain, its ancestors and itself
 """
 
@@ -23,6 +24,7 @@ from workers.core.request import TokenLogprob
 from workers.core.token_tree import ROOT, TokenTree
 from workers.kvcache.manager import KvCacheManager
 from workers.kvcache.storage import KvStorage
+from workers.proposers.target_access import Placement, TargetDraft
 from workers.runner.model_runner import ChunkOutput, ModelRunner
 from workers.sampling.logits import token_logprobs
 from workers.sampling.rules import Verdict, rule_for
@@ -49,10 +51,17 @@ class StepResult:
 class VerifyStep:
     """Runs scheduled requests through the target model and commits what the verification rule lets through."""
 
-    def __init__(self, runner: ModelRunner, kv_cache: KvCacheManager, storage: KvStorage) -> None:
+    def __init__(
+        self,
+        runner: ModelRunner,
+        kv_cache: KvCacheManager,
+        storage: KvStorage,
+        drafts: dict[int, TargetDraft] | None = None,
+    ) -> None:
         self._runner = runner
         self._kv_cache = kv_cache
         self._storage = storage
+        self._drafts = {} if drafts is None else drafts
 
     @property
     def kv_memory_bytes(self) -> int:
@@ -60,19 +69,32 @@ class VerifyStep:
 
     def run(self, scheduled: Sequence[ScheduledRequest]) -> list[StepResult]:
         """Forward, verify and commit; requests in the middle of their prefill have no result."""
-        outputs = self._runner.forward([_chunk(item) for item in scheduled])
+        placements = [self._placement(item) for item in scheduled]
+        chunks = [_chunk(item, placement) for item, placement in zip(scheduled, placements, strict=True)]
+        outputs = self._runner.forward(chunks, [placement.early for placement in placements])
+        self._drafts.clear()
         results: list[StepResult] = []
-        for item, output in zip(scheduled, outputs, strict=True):
+        for item, placement, output in zip(scheduled, placements, outputs, strict=True):
             if item.num_tokens < item.state.num_uncomputed:
                 self._advance(item.state, item.state.num_computed + item.num_tokens)
             else:
-                results.append(self._verify_alone(item, output))
+                results.append(self._verify_alone(item, placement, output))
         return results
 
-    def _verify_alone(self, item: ScheduledRequest, output: ChunkOutput) -> StepResult:
+    def _placement(self, item: ScheduledRequest) -> Placement:
+        """Nodes stand behind the root in their order, unless drafting has put them elsewhere."""
+        state, draft = item.state, self._drafts.get(item.state.key)
+        if draft is not None and state.num_uncomputed == 1:
+            tree = item.proposal.tree if item.proposal else TokenTree.empty()
+            placement = draft.placement(state.blocks, len(state.tokens), tree)
+            if placement is not None:
+                return placement
+        return Placement(tuple(range(item.num_nodes)))
+
+    def _verify_alone(self, item: ScheduledRequest, placement: Placement, output: ChunkOutput) -> StepResult:
         """Whatever goes wrong with one request's numbers ends that request and no other."""
         try:
-            return self._verify(item, output)
+            return self._verify(item, placement, output)
         except Exception as error:
             logger.error("request %s failed", item.state.request.request_id, exc_info=error)
             failure = (
@@ -80,7 +102,7 @@ class VerifyStep:
             )
             return StepResult(item.state, (), 0, TokenTree.empty(), (), error=failure)
 
-    def _verify(self, item: ScheduledRequest, output: ChunkOutput) -> StepResult:
+    def _verify(self, item: ScheduledRequest, placement: Placement, output: ChunkOutput) -> StepResult:
         """`output`: the root's row, then the nodes'."""
         state, logits = item.state, output.logits
         proposal = item.proposal or Proposal(len(state.tokens), TokenTree.empty())
@@ -90,27 +112,27 @@ class VerifyStep:
         verdict = rule.verify(proposal, logits, state.sampler, max_tokens=state.remaining_tokens)
         rows = [0, *(1 + node for node in verdict.accepted_nodes)][: len(verdict.token_ids)]  # row behind each token
         logprobs = self._logprobs(state, verdict, logits, rows)
-        self._commit(state, verdict)
+        self._commit(state, verdict, placement)
         accepted = len(verdict.accepted_nodes)
         return StepResult(state, verdict.token_ids, accepted, proposal.tree, logprobs, output.hidden[rows])
 
-    def _commit(self, state: RequestState, verdict: Verdict) -> None:
+    def _commit(self, state: RequestState, verdict: Verdict, placement: Placement) -> None:
         """Compact the accepted path's K/V behind the root, append the tokens, give back the other nodes' slots."""
         first = len(state.tokens)
-        nodes = np.asarray(verdict.accepted_nodes, dtype=np.int64)
-        targets = np.arange(len(nodes))
-        moved = nodes != targets
+        places = np.array([placement.offsets[node] for node in verdict.accepted_nodes], dtype=np.int64)
+        targets = np.arange(len(places))
+        moved = places != targets
         if moved.any():
             slots = state.blocks.slots
             device = self._storage.data.device
             self._storage.move(
-                torch.from_numpy(slots[first + nodes[moved]]).to(device),
+                torch.from_numpy(slots[first + places[moved]]).to(device),
                 torch.from_numpy(slots[first + targets[moved]]).to(device),
             )
         state.tokens.extend(verdict.token_ids)
         state.sampler.commit(verdict.token_ids)
         # The last emitted token is the new root: it has no K/V, even where the walk ended on an accepted node.
-        self._advance(state, min(first + len(nodes), len(state.tokens) - 1))
+        self._advance(state, min(first + len(places), len(state.tokens) - 1))
 
     def _advance(self, state: RequestState, num_computed: int) -> None:
         state.num_computed = num_computed
@@ -128,13 +150,13 @@ class VerifyStep:
         )
 
 
-def _chunk(item: ScheduledRequest) -> SequenceChunk:
+def _chunk(item: ScheduledRequest, placement: Placement) -> SequenceChunk:
     state = item.state
     start, end = state.num_computed, state.num_computed + item.num_tokens
     slots = state.blocks.slots
     tree = item.proposal.tree if item.proposal else TokenTree.empty()
     reaches_root = item.num_tokens == state.num_uncomputed
-    window = slots[start : end + len(tree)]
+    window = slots[[*range(start, end), *(end + offset for offset in placement.offsets)]]
     return SequenceChunk(
         token_ids=[*state.tokens[start:end], *tree.token_ids],
         positions=[*range(start, end), *(end - 1 + depth for depth in tree.depths)],

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from workers.core.proposal import TreeBudget
 from workers.core.token_tree import ROOT, TokenTree
-from workers.drafting.tree import Candidate, GrowingTree, Node, as_token_tree
+from workers.drafting.tree import Candidate, GrowingTree, Node, as_proposal
 
 children = st.lists(
     st.tuples(st.integers(0, 9), st.floats(-3.0, 0.0), st.booleans()), max_size=4, unique_by=lambda c: c[0]
@@ -68,7 +68,7 @@ class TreeMachine(RuleBasedStateMachine):
     @rule(budget=budgets)
     def list_best(self, budget: TreeBudget) -> None:
         nodes = self.tree.best(budget)
-        wire = as_token_tree(nodes, self.tree.root)
+        wire = as_proposal(nodes, self.tree.root, 0).tree
         TokenTree.checked(wire.token_ids, wire.parent_indices, vocab_size=10, max_nodes=budget.max_nodes)
         assert wire.max_depth <= budget.max_depth
         listed = set(nodes)

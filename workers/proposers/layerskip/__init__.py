@@ -1,0 +1,1 @@
+"""Drafting with the first layers of the target (`method: layerskip`)."""
