@@ -134,11 +134,18 @@ def _draft(session: _Session, choices: tuple[Choice, ...], rows: torch.Tensor) -
     root = Node(session.root_token, session.base_len - 1, None, 0.0, 0)
     nodes: dict[Choice, Node] = {(): root}
     order = {choice: number for number, choice in enumerate(choices, 1)}
-    for depth, widths in enumerate(_widths(choices)):
+    levels = _widths(choices)
+    width = max(max(level.values()) for level in levels)
+    shared = _drawn_by_depth(session.expander, root, rows[: len(levels)], width)
+    for depth, widths in enumerate(levels):
         parents = [choice for choice in widths if choice in nodes and not nodes[choice].terminal]
         if not parents:
             break
-        drawn = _children(session.expander, rows[depth], [nodes[choice] for choice in parents], max(widths.values()))
+        if shared:
+            drawn = [shared[depth]] * len(parents)
+        else:
+            logits = rows[depth].expand(len(parents), -1)  # heads do not look at the path, but what is drawn may
+            drawn = session.expander.children(logits, [nodes[choice] for choice in parents], max(widths.values()))
         for parent, (candidates, distribution) in zip(parents, drawn, strict=True):
             node, bound = nodes[parent], 0.0
             node.distribution = distribution
@@ -161,11 +168,12 @@ def _widths(choices: Sequence[Choice]) -> list[dict[Choice, int]]:
     return levels
 
 
-def _children(expander: Expander, row: torch.Tensor, nodes: list[Node], width: int) -> list[Drawn]:
-    """Children of nodes of one depth: their logits `row` [v] are the same, since heads do not look at the path."""
-    if expander.same_at_equal_depth:
-        return expander.children(row[None], nodes[:1], width) * len(nodes)
-    return expander.children(row.expand(len(nodes), -1), nodes, width)
+def _drawn_by_depth(expander: Expander, root: Node, rows: torch.Tensor, width: int) -> list[Drawn]:
+    """What all nodes of a depth have for children, for every depth at once; [] if it depends on the node."""
+    if not expander.same_at_equal_depth:
+        return []
+    places = [Node(root.token, root.position + depth, None, 0.0, depth) for depth in range(len(rows))]
+    return expander.children(rows, places, width)
 
 
 def _proposal(base_len: int, listed: Sequence[Choice], nodes: Mapping[Choice, Node]) -> Proposal:
