@@ -75,6 +75,26 @@ def medusa(config: Config) -> None:
         report(settings.output, train_medusa(settings))
 
 
+@app.command("layerskip")
+def layerskip(config: Config) -> None:
+    """Train a model so that its first layers can draft for it."""
+    from workers.training.layerskip.config import LayerSkipTrainingConfig
+    from workers.training.layerskip.train import train_layerskip
+
+    with friendly_errors():
+        settings = read_settings(config, LayerSkipTrainingConfig)
+        report(settings.output, train_layerskip(settings))
+
+
+@app.command("small-model")
+def small_model(folder: Annotated[Path, typer.Argument(help="Folder that receives the model")]) -> None:
+    """Write a small untrained model with a corpus, to try `outrider train layerskip` with."""
+    from workers.training.small_model import write_small_model
+
+    with friendly_errors():
+        out_console().print(str(write_small_model(folder)), soft_wrap=True)
+
+
 def report(output: Path, metrics: dict[str, float]) -> None:
     """The last validation metrics, and where the result lies."""
     console = err_console()

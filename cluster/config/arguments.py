@@ -25,7 +25,8 @@ class OutriderArgs(Settings):
         method = self.target.config.method
         if method == "draft_model" and self.draft is None:
             raise ValueError(
-                "target.config.method draft_model needs a draft pool: add `draft`, or use layerskip, medusa, ngram or none"
+                "target.config.method draft_model needs a draft pool: add `draft`, or set the method to layerskip, "
+                "medusa, ngram or none"
             )
         if method != "draft_model" and self.draft is not None:
             raise ValueError(

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM
 
-__all__ = ["build_tiny_draft", "build_tiny_model"]
+__all__ = ["BOS_ID", "EOS_ID", "build_tiny_draft", "build_tiny_model", "write_tokenizer"]
 
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")  # ids 0, 1, 2
 BOS_ID, EOS_ID = 1, 2
@@ -75,7 +75,7 @@ def build_tiny_model(
         pad_token_id=EOS_ID,
         tie_word_embeddings=False,
     )
-    _write_tokenizer(folder, vocab_size)
+    write_tokenizer(folder, vocab_size)
     _write_model(folder, config, _random_weights(config, seed, logit_scale))
     return folder
 
@@ -137,8 +137,8 @@ def _write_model(folder: Path, config: LlamaConfig, weights: dict[str, torch.Ten
     )
 
 
-def _write_tokenizer(folder: Path, vocab_size: int) -> None:
-    """Byte-level BPE: special tokens, all 256 bytes, and the merges that `TRAINING_TEXT` suggests."""
+def write_tokenizer(folder: Path, vocab_size: int, text: str = TRAINING_TEXT) -> None:
+    """Byte-level BPE: special tokens, all 256 bytes, and the merges that `text` suggests; with a chat template."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -148,7 +148,7 @@ def _write_tokenizer(folder: Path, vocab_size: int) -> None:
         special_tokens=[AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
     )
-    tokenizer.train_from_iterator([TRAINING_TEXT], trainer)
+    tokenizer.train_from_iterator([text], trainer)
     if tokenizer.get_vocab_size() != vocab_size:
         raise ValueError(f"vocab_size must be between 259 and {tokenizer.get_vocab_size()}, got {vocab_size}")
     tokenizer.save(str(folder / "tokenizer.json"))
