@@ -75,6 +75,17 @@ def medusa(config: Config) -> None:
         report(settings.output, train_medusa(settings))
 
 
+@app.command("medusa2")
+def medusa2(config: Config) -> None:
+    """Train Medusa heads and their target together."""
+    from workers.training.medusa.config import Medusa2TrainingConfig
+    from workers.training.medusa.train_joint import train_medusa2
+
+    with friendly_errors():
+        settings = read_settings(config, Medusa2TrainingConfig)
+        report(settings.output, train_medusa2(settings))
+
+
 @app.command("layerskip")
 def layerskip(config: Config) -> None:
     """Train a model so that its first layers can draft for it."""

@@ -1,4 +1,4 @@
-"""Settings of `outrider train medusa`."""
+"""Settings of `outrider train medusa` and `outrider train medusa2`."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from pydantic import Field
 from workers.core.settings import Settings
 from workers.training.optimizer_config import OptimizerConfig
 
-__all__ = ["HeadsSettings", "MedusaTrainingConfig"]
+__all__ = ["HeadsSettings", "Medusa2TrainingConfig", "MedusaTrainingConfig"]
 
 
 class HeadsSettings(Settings):
@@ -33,4 +33,22 @@ class MedusaTrainingConfig(Settings):
     data: Path = Field(description="Folder that `outrider train data` wrote with this target")
     output: Path = Field(description="Folder of the heads")
     heads: HeadsSettings = HeadsSettings()
+    optimizer: OptimizerConfig = OptimizerConfig()
+
+
+class Medusa2TrainingConfig(Settings):
+    """Heads and target learn together; the target is kept near what it was."""
+
+    target: str = Field(min_length=1, description="Hub id, local folder or GGUF file")
+    data: Path = Field(description="Folder that `outrider train data` wrote with this target")
+    output: Path = Field(description="Folder that receives `model` (a transformers folder) and `heads`")
+    heads: HeadsSettings = HeadsSettings()
+    lora_rank: int | None = Field(16, ge=1, le=1024, description="None = all weights of all layers are trained")
+    backbone_learning_rate: float = Field(1e-4, gt=0.0, le=1.0, description="That of the heads is the optimizer's")
+    heads_first_steps: int = Field(100, ge=0, description="Steps at the start in which the target stays as it is")
+    heads_weight: float = Field(0.2, gt=0.0, le=10.0, description="Of the heads' loss beside the target's own")
+    self_distillation: float = Field(
+        1.0, ge=0.0, le=1.0, description="1 = the target learns to stay what it was, 0 = the tokens that it wrote"
+    )
+    max_length: int = Field(512, ge=16, le=100_000, description="Longer answers are cut, in tokens with their prompt")
     optimizer: OptimizerConfig = OptimizerConfig()

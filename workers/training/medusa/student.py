@@ -15,7 +15,7 @@ from workers.medusa.heads import MedusaHeads
 from workers.training.answers import Answer, Rows
 from workers.training.medusa.config import HeadsSettings
 
-__all__ = ["HeadsLoss", "MedusaStudent", "collate_rows"]
+__all__ = ["RANKS", "HeadsLoss", "MedusaStudent", "accuracies", "collate_rows"]
 
 UNKNOWN = -100  # label of tokens that heads cannot propose
 RANKS = 10  # looked at when accuracies are measured
@@ -93,6 +93,14 @@ class MedusaStudent(nn.Module):
         hidden = hidden.to(self.loss.rows.dtype)
         loss, ranks = self.loss(self.heads, hidden, self.loss.teacher(hidden), tokens, last)
         return {"loss": loss, **accuracies(ranks)}
+
+    def ranks(self, batch: dict[str, Any]) -> torch.Tensor:
+        """Ranks of the right tokens; [heads, n]."""
+        device = self.loss.rows.device
+        hidden, tokens, last = (batch[name].to(device) for name in ("hidden", "tokens", "last"))
+        hidden = hidden.to(self.loss.rows.dtype)
+        ranks: torch.Tensor = self.loss(self.heads, hidden, self.loss.teacher(hidden), tokens, last)[1]
+        return ranks
 
 
 def accuracies(ranks: torch.Tensor) -> dict[str, torch.Tensor]:

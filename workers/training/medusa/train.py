@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -71,17 +71,23 @@ def initial_heads(settings: HeadsSettings, reader: AnswerReader, loaded: LoadedM
     return heads, HeadsLoss(settings, rows, tokens, padded)
 
 
+class Ranking(Protocol):
+    """A student whose heads can be asked which rank they gave to the right tokens."""
+
+    heads: MedusaHeads
+
+    def ranks(self, batch: dict[str, Any]) -> torch.Tensor: ...
+
+    def eval(self) -> Any: ...
+
+
 @torch.no_grad()
-def rank_accuracies(student: MedusaStudent, batches: Iterable[dict[str, Any]]) -> list[list[float]]:
+def rank_accuracies(student: Ranking, batches: Iterable[dict[str, Any]]) -> list[list[float]]:
     """For each head and rank: how often the token of that rank was the right one."""
     student.eval()
-    device = student.loss.rows.device
     counts = torch.zeros(student.heads.config.num_heads, RANKS + 1)
     for batch in batches:
-        hidden, tokens, last = (batch[name].to(device) for name in ("hidden", "tokens", "last"))
-        hidden = hidden.to(student.loss.rows.dtype)
-        _, ranks = student.loss(student.heads, hidden, student.loss.teacher(hidden), tokens, last)
-        for head, row in enumerate(ranks.cpu()):
+        for head, row in enumerate(student.ranks(batch).cpu()):
             counts[head] += torch.bincount(row[row >= 0], minlength=RANKS + 1)
     totals = counts.sum(1, keepdim=True).clamp(min=1)
     return [[round(value, 5) for value in row] for row in (counts / totals)[:, :RANKS].tolist()]

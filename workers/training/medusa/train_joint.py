@@ -1,0 +1,100 @@
+"""`outrider train medusa2`: heads and target together."""
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from workers.core.config import ModelConfig
+from workers.models.loader import load_model, model_source
+from workers.training.answers import AnswerReader
+from workers.training.batches import AnswerBatches, split
+from workers.training.folders import replacing
+from workers.training.medusa.config import Medusa2TrainingConfig
+from workers.training.medusa.joint import JointStudent, StepCounter, collate_joint
+from workers.training.medusa.train import initial_heads, rank_accuracies, write_trained
+from workers.training.run_folder import checkpoints_of, data_origin, last_metrics, write_origin
+from workers.training.saved_model import save_model
+from workers.training.trainer import fit
+
+__all__ = ["perplexity", "train_medusa2"]
+
+
+def train_medusa2(config: Medusa2TrainingConfig) -> dict[str, float]:
+    """Train, and write the target and its heads; the metrics tell the target's perplexity before and after."""
+    loaded = load_model(ModelConfig(model=config.target))
+    reader = AnswerReader(config.data, loaded.hidden_size)
+    student = JointStudent(_backbone(config), *initial_heads(config.heads, reader, loaded), config)
+    settings = config.optimizer
+    collate = partial(collate_joint, max_length=config.max_length)
+    training, validation = (
+        AnswerBatches(reader, part, settings.batch_size, collate, settings.seed)
+        for part in split(len(reader), settings.validation_answers, settings.seed)
+    )
+    data = data_origin(config.data)
+    checkpoints = checkpoints_of(config.output, config)
+    held_out = [validation[index] for index in range(len(validation))]
+    student.to(settings.device)
+    before = perplexity(student, held_out)
+    log = fit(
+        student,
+        training,
+        validation,
+        None,
+        settings,
+        checkpoints,
+        parameter_groups=student.parameter_groups(settings.learning_rate, config.backbone_learning_rate),
+        callbacks=[StepCounter(student)],
+        batched=True,
+    )
+    found = rank_accuracies(student, held_out)
+    quality = {"perplexity_before": before, "perplexity_after": perplexity(student, held_out)}
+    with replacing(config.output) as folder:
+        _write(folder, student, found, config)
+        write_origin(folder, config, data, log, f"Medusa-2 of {config.target}", head_accuracies=found, **quality)
+    return {**last_metrics(log), **quality}
+
+
+def _backbone(config: Medusa2TrainingConfig) -> PreTrainedModel:
+    """The target in fp32 with what is to be trained; embeddings and LM head never are."""
+    source = model_source(config.target)
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+    if config.lora_rank is None:
+        model.get_input_embeddings().requires_grad_(False)
+        model.get_output_embeddings().requires_grad_(False)
+        return model
+    torch.manual_seed(config.optimizer.seed)
+    lora = LoraConfig(r=config.lora_rank, lora_alpha=2 * config.lora_rank, target_modules="all-linear")
+    return get_peft_model(model, lora)
+
+
+@torch.no_grad()
+def perplexity(student: JointStudent, batches: Iterable[dict[str, Any]]) -> float:
+    """Of the target on held-out answers."""
+    student.eval()
+    losses = [student.token_losses(batch) for batch in batches]
+    return math.exp(float(torch.cat(losses).double().mean()))
+
+
+def _write(folder: Path, student: JointStudent, found: list[list[float]], config: Medusa2TrainingConfig) -> None:
+    backbone: Any = student.backbone
+    model = backbone.merge_and_unload() if isinstance(backbone, PeftModel) else backbone
+    source = model_source(config.target)
+    dtype = getattr(AutoConfig.from_pretrained(**source).get_text_config(), "dtype", None) or torch.float32
+    save_model(model.to(device="cpu", dtype=dtype), config.target, folder / "model")
+    trained = load_model(ModelConfig(model=str(folder / "model")))
+    (folder / "heads").mkdir()
+    heads = student.heads.cpu()
+    write_trained(
+        folder / "heads",
+        heads,
+        found,
+        config.heads,
+        dataclasses.replace(trained, name=str(config.output / "model")),
+    )
