@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workers.core.config import KvCacheConfig, ModelConfig, VerifierConfig
+from workers.core.config import KvCacheConfig, ModelConfig, SpeculationConfig, VerifierConfig
 from workers.core.errors import OutriderError
 from workers.core.proposal import TreeBudget
 from workers.core.request import FinishReason, GenerationRequest, StepOutput, TokenLogprob
@@ -77,11 +77,13 @@ def make_engine(
     max_running_requests: int = 8,
     max_waiting_requests: int = 64,
     max_tokens_per_step: int = 64,
+    speculation: SpeculationConfig | None = None,
 ) -> VerifierEngine:
     """A started engine; the caller stops it."""
     config = VerifierConfig(
         model=ModelConfig(model=loaded.name),
         kv_cache=KvCacheConfig(num_blocks=num_blocks, block_size=block_size),
+        speculation=speculation or SpeculationConfig(profile_ms=0.0),
         max_running_requests=max_running_requests,
         max_waiting_requests=max_waiting_requests,
         max_tokens_per_step=max_tokens_per_step,

@@ -75,6 +75,8 @@ def with_distributions(proposal: Proposal, vocab_size: int, rng: random.Random) 
 class ScriptedProposer:
     """Implements `Proposer` from a script; checks that the engine keeps its side of the contract."""
 
+    in_process = False
+
     def __init__(self, script: Script, *, silent_every: int = 0) -> None:
         self._script = script
         self._silent_every = silent_every

@@ -9,7 +9,7 @@ missing proposal means plain decoding, never a lost request.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -18,7 +18,7 @@ from workers.core.request import GenerationRequest
 from workers.core.statistics import GenerationStats
 from workers.kvcache.block_table import BlockTable
 
-__all__ = ["CommitUpdate", "DraftSession", "Proposer", "Want"]
+__all__ = ["CommitUpdate", "DraftSession", "Proposer", "ReportsArrivals", "Want"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,9 @@ class CommitUpdate:
 class Proposer(Protocol):
     """Anything that proposes token trees (module docstring: order of calls)."""
 
+    in_process: bool
+    """Whether `collect` computes proposals in the verifier and costs it step time."""
+
     def open(self, session: DraftSession) -> None:
         """Start drafting for a request."""
         ...
@@ -89,4 +92,13 @@ class Proposer(Protocol):
 
     def shutdown(self) -> None:
         """Give back everything; no call follows."""
+        ...
+
+
+@runtime_checkable
+class ReportsArrivals(Protocol):
+    """A proposer whose proposals come from elsewhere, and that can say when."""
+
+    def due(self, wants: Mapping[int, Want]) -> dict[int, tuple[float | None, float]]:
+        """Of proposals that are still to come: milliseconds from now (None = not known), and their mean deviation."""
         ...

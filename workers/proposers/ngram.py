@@ -32,6 +32,8 @@ class NgramProposer:
     Its guesses are certain, so under `rejection` they need no distributions: each is tried as a point mass.
     """
 
+    in_process = True
+
     def __init__(self, config: NgramConfig) -> None:
         self._config = config
         self._sessions: dict[int, _Session] = {}

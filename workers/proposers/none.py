@@ -11,6 +11,8 @@ __all__ = ["NullProposer"]
 class NullProposer:
     """A `Proposer` that proposes nothing."""
 
+    in_process = False
+
     def open(self, session: DraftSession) -> None: ...
 
     def wait(self, wants: Mapping[int, Want], timeout_s: float) -> None: ...

@@ -9,10 +9,9 @@ from outrider.v1 import draft_pb2 as pb
 from workers.proposers.counters import LinkState, LinkStatus
 from workers.proposers.draft_link import DraftLink
 from workers.rpc.handshake import DrafterIdentity
+from workers.scheduling.lateness import Lateness
 
 __all__ = ["Peer"]
-
-SMOOTHING = 0.1
 
 
 @dataclass(eq=False)
@@ -27,7 +26,7 @@ class Peer:
     drafter: DrafterIdentity | None = None
     sessions: set[int] = field(default_factory=set)
     strikes: int = 0  # waits in vain since it last sent anything
-    response_s: float | None = None
+    lateness: Lateness = field(default_factory=Lateness)
     frame: pb.VerifierFrame = field(default_factory=pb.VerifierFrame)
 
     @property
@@ -53,9 +52,7 @@ class Peer:
 
     def record_response(self, took_s: float | None) -> None:
         if took_s is not None:
-            self.response_s = (
-                took_s if self.response_s is None else (SMOOTHING * took_s + (1 - SMOOTHING) * self.response_s)
-            )
+            self.lateness.record(1e3 * took_s)
 
     def send(self) -> bool:
         """Hand the gathered frame to the event loop; False when there is nothing to send."""
@@ -76,5 +73,5 @@ class Peer:
             incarnation=self.drafter.incarnation if self.drafter else 0,
             sessions=len(self.sessions),
             silent=silent,
-            response_ms=None if self.response_s is None else 1000 * self.response_s,
+            response_ms=self.lateness.mean_ms,
         )

@@ -47,6 +47,8 @@ class RemoteOptions:
 class RemoteProposer:
     """A `Proposer` over remote drafters. One thread calls its methods; `counters` and `links` may be read by others."""
 
+    in_process = False
+
     def __init__(
         self,
         hello: VerifierIdentity,
@@ -136,6 +138,18 @@ class RemoteProposer:
         self._loop_thread.stop()
 
     # Beyond the interface
+
+    def due(self, wants: Mapping[int, Want]) -> dict[int, tuple[float | None, float]]:
+        """See `ReportsArrivals`."""
+        self._read_inbox()
+        now, found = self._clock(), dict[int, tuple[float | None, float]]()
+        for key, want in wants.items():
+            session = self._missing(key, want)
+            if session is not None and session.address is not None:
+                lateness = self._peers[session.address].lateness
+                waited_ms = (now - session.sent_at[-1][1]) * 1e3
+                found[key] = lateness.due_ms(waited_ms), lateness.deviation_ms
+        return found
 
     def connect(self, addresses: Iterable[str], timeout_s: float = 0.0) -> bool:
         """Open streams ahead of the first request; whether all of them are up after at most `timeout_s`."""

@@ -11,21 +11,17 @@ from collections.abc import Callable
 from itertools import count
 
 from workers.core.errors import OutriderError, OverloadedError, UnavailableError
-from workers.core.proposal import Proposal
 from workers.core.request import FinishReason, GenerationRequest, StepOutput, TokenLogprob
-from workers.core.sampling_params import SpeculationMode
 from workers.kvcache.events import KvEventLog
 from workers.kvcache.manager import KvCacheManager
-from workers.proposers.base import CommitUpdate, DraftSession, Proposer, Want
 from workers.sampling.request_sampler import RequestSampler
-from workers.scheduling.grace import grace_ms
-from workers.scheduling.step_clock import StepClock
 from workers.text.output_text import OutputText
 from workers.text.tokenizer import Tokenizer
 from workers.verifier.finish import finish_of
 from workers.verifier.limits import EngineLimits
-from workers.verifier.request_state import OutputSink, RequestState, ScheduledRequest
+from workers.verifier.request_state import OutputSink, RequestState
 from workers.verifier.scheduler import Scheduler
+from workers.verifier.speculation import Committed, Speculation
 from workers.verifier.step import StepResult, VerifyStep
 
 __all__ = ["VerifierEngine"]
@@ -45,25 +41,23 @@ class VerifierEngine:
         step: VerifyStep,
         kv_cache: KvCacheManager,
         scheduler: Scheduler,
-        proposer: Proposer,
+        speculation: Speculation,
         limits: EngineLimits,
         tokenizer: Tokenizer,
         events: KvEventLog,
         max_waiting: int,
-        max_grace_ms: float,
         clock: Clock = time.monotonic,
     ) -> None:
         self._step = step
         self._kv_cache = kv_cache
         self._scheduler = scheduler
-        self._proposer = proposer
+        self._speculation = speculation
         self._limits = limits
         self._tokenizer = tokenizer
         self.events = events
         self._max_waiting = max_waiting
-        self._max_grace_ms = max_grace_ms
         self._clock = clock
-        self._step_clock = StepClock()
+        self._cycle_started: float | None = None  # end of the step before, unless there was a break
         self._keys = count(1)
         self._inbox: deque[RequestState] = deque()
         self._states: dict[int, RequestState] = {}
@@ -158,28 +152,30 @@ class VerifierEngine:
             states = list(self._states.values())
         for state in states:
             self._fail(state, self._unavailable())
+        self._speculation.close()
 
     def _wait_for_work(self) -> bool:
         with self._wake:
             while not self._states and not self._stopping:
+                self._cycle_started = None
                 self._wake.wait()
             return not self._stopping
 
     def run_step(self) -> None:
         """One step: admit, gather proposals, compute, commit, tell everyone."""
+        started = self._cycle_started or self._clock()
         self._accept_new()
         self._end_early()
         for state in self._scheduler.admit():
             self._on_admitted(state)
-        self._proposer.flush()
-        proposals = self._gather_proposals()
+        proposals = self._speculation.gather(self._scheduler.running)
         scheduled = self._scheduler.schedule(proposals)
         if scheduled:
-            started = self._clock()
             results = self._step.run(scheduled)
-            self._measure(scheduled, results, (self._clock() - started) * 1e3)
+            self._cycle_started = self._clock()
+            self._speculation.record(scheduled, results, (self._cycle_started - started) * 1e3)
             self._publish(results)
-        self._proposer.flush()
+        self._speculation.flush()
         self.events.publish(self._kv_cache.take_events())
 
     def _accept_new(self) -> None:
@@ -201,30 +197,10 @@ class VerifierEngine:
         if state.stats.preemptions == 0:
             state.stats.queue_ms = (self._clock() - state.arrived_at) * 1e3
             state.stats.cached_prompt_tokens = state.num_computed
-        if state.speculates and not state.drafting:
-            self._proposer.open(DraftSession(state.key, state.request, tuple(state.tokens), state.stats))
-            state.drafting = True
-
-    def _gather_proposals(self) -> dict[int, Proposal]:
-        decoding = [s for s in self._scheduler.running if s.num_uncomputed == 1]
-        wants = {
-            s.key: Want(len(s.tokens), s.budget(), s.table) for s in decoding if s.drafting and s.budget().max_nodes
-        }
-        if not wants:
-            return {}
-        forced = [s.request.mode is SpeculationMode.ON if s.key in wants else None for s in decoding]
-        grace = grace_ms(forced, self._step_clock.estimates, self._max_grace_ms)
-        if grace > 0:
-            self._proposer.wait(wants, grace / 1e3)
-        return self._proposer.collect(wants)
-
-    def _measure(self, scheduled: list[ScheduledRequest], results: list[StepResult], step_ms: float) -> None:
-        if all(item.num_tokens == 1 for item in scheduled):
-            nodes = sum(item.num_nodes for item in scheduled)
-            self._step_clock.record(step_ms, len(results), nodes, sum(len(r.token_ids) for r in results))
+        self._speculation.admit(state)
 
     def _publish(self, results: list[StepResult]) -> None:
-        updates: list[CommitUpdate] = []
+        committed: list[Committed] = []
         for result in results:
             state = result.state
             if result.error is not None:
@@ -235,17 +211,16 @@ class VerifierEngine:
             del state.tokens[base_len + kept :]
             if state.stats.verify_steps == 0:
                 state.stats.time_to_first_token_ms = (self._clock() - state.arrived_at) * 1e3
-            accepted = min(result.num_accepted, kept)
-            state.stats.record_step(result.tree.max_depth, len(result.tree), accepted, kept)
+            tree, accepted = result.proposal.tree, min(len(result.accepted_nodes), kept)
+            state.stats.record_step(tree.max_depth, len(tree), accepted, kept)
             tokens, logprobs = result.token_ids[:kept], result.logprobs[:kept]
             if finish is None:
                 state.sink.push(StepOutput(state.request.request_id, tokens, logprobs))
-                if state.drafting:
-                    hidden = None if result.hidden is None else result.hidden[:kept]
-                    updates.append(CommitUpdate(state.key, base_len, tokens, state.budget(), hidden=hidden))
+                hidden = None if result.hidden is None else result.hidden[:kept]
+                committed.append(Committed(state, base_len, tokens, hidden))
             else:
                 self._finish(state, finish.reason, finish.stop_string, tokens, logprobs)
-        self._proposer.commit(updates)
+        self._speculation.tell(committed, self._scheduler.running)
 
     def _finish(
         self,
@@ -274,8 +249,7 @@ class VerifierEngine:
                 self._inbox.remove(state)
                 return
         self._scheduler.remove(state)
-        if state.drafting:
-            self._proposer.close(state.key)
+        self._speculation.forget(state)
 
     def _free_seats(self) -> int:
         return max(0, self._scheduler.max_running - self.num_running)

@@ -41,8 +41,8 @@ class StepResult:
 
     state: RequestState
     token_ids: tuple[int, ...]
-    num_accepted: int
-    tree: TokenTree
+    accepted_nodes: tuple[int, ...]  # of `proposal`, a path from the root
+    proposal: Proposal  # what was verified
     logprobs: tuple[TokenLogprob, ...]
     hidden: torch.Tensor | None = None  # [tokens, hidden_size]: the state that each token was chosen from
     error: OutriderError | None = None
@@ -100,7 +100,7 @@ class VerifyStep:
             failure = (
                 error if isinstance(error, OutriderError) else InternalError("this request failed in the verifier")
             )
-            return StepResult(item.state, (), 0, TokenTree.empty(), (), error=failure)
+            return StepResult(item.state, (), (), Proposal(0, TokenTree.empty()), (), error=failure)
 
     def _verify(self, item: ScheduledRequest, placement: Placement, output: ChunkOutput) -> StepResult:
         """`output`: the root's row, then the nodes'."""
@@ -113,8 +113,8 @@ class VerifyStep:
         rows = [0, *(1 + node for node in verdict.accepted_nodes)][: len(verdict.token_ids)]  # row behind each token
         logprobs = self._logprobs(state, verdict, logits, rows)
         self._commit(state, verdict, placement)
-        accepted = len(verdict.accepted_nodes)
-        return StepResult(state, verdict.token_ids, accepted, proposal.tree, logprobs, output.hidden[rows])
+        hidden = output.hidden[rows]
+        return StepResult(state, verdict.token_ids, verdict.accepted_nodes, proposal, logprobs, hidden)
 
     def _commit(self, state: RequestState, verdict: Verdict, placement: Placement) -> None:
         """Compact the accepted path's K/V behind the root, append the tokens, give back the other nodes' slots."""
