@@ -2,6 +2,7 @@
 
 import typer
 
+from cluster.cli.convert import app as convert_app
 from cluster.cli.generate import generate
 from cluster.cli.model import app as model_app
 from cluster.cli.serve import serve
@@ -20,6 +21,7 @@ app = typer.Typer(
 app.command("serve")(serve)
 app.command("generate")(generate)
 app.command("status")(status)
+app.add_typer(convert_app, name="convert")
 app.add_typer(model_app, name="model")
 app.add_typer(train_app, name="train")
 
