@@ -5,6 +5,7 @@ import typer
 from cluster.cli.convert import app as convert_app
 from cluster.cli.generate import generate
 from cluster.cli.model import app as model_app
+from cluster.cli.probe import probe
 from cluster.cli.serve import serve
 from cluster.cli.status import status
 from cluster.cli.train import app as train_app
@@ -21,6 +22,7 @@ app = typer.Typer(
 app.command("serve")(serve)
 app.command("generate")(generate)
 app.command("status")(status)
+app.command("probe")(probe)
 app.add_typer(convert_app, name="convert")
 app.add_typer(model_app, name="model")
 app.add_typer(train_app, name="train")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from workers.core.config import DrafterConfig, ModelConfig, NgramConfig
+from workers.core.config import DrafterConfig, LayerSkipConfig, MedusaConfig, ModelConfig, NgramConfig
 from workers.core.sampling_params import VerificationRule
 from workers.core.settings import Settings
 from workers.probe.findings import Tree
@@ -31,6 +31,8 @@ class ProposerConfig(Settings):
     method: Literal["draft_model", "ngram", "medusa", "layerskip"]
     drafter: DrafterConfig | None = Field(None, description="For method draft_model")
     ngram: NgramConfig = NgramConfig()
+    medusa: MedusaConfig | None = None
+    layerskip: LayerSkipConfig | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

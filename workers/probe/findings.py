@@ -1,10 +1,10 @@
 """What a probe measures: nouns that go into tables, plots and JSON as they are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["Acceptance", "Cost", "Findings", "Speed", "Tree", "step_ms_at"]
+__all__ = ["Acceptance", "Cost", "DraftCost", "Findings", "Speed", "Tree", "step_ms_at"]
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,26 @@ class Acceptance:
 
 
 @dataclass(frozen=True)
+class DraftCost:
+    """What a step of so many requests waits for and spends on proposals."""
+
+    proposer: str
+    tree: Tree
+    requests: int
+    ms: float
+
+
+@dataclass(frozen=True)
 class Cost:
-    """Milliseconds of a step's parts. `draft_ms`: what a step waits for and spends on proposals, by requests."""
+    """Milliseconds of a step's parts."""
 
     verify_ms: Mapping[int, float]  # by rows: one for each request and each node
-    draft_ms: Mapping[str, Mapping[int, float]] = field(default_factory=dict)  # proposer -> requests -> ms
+    drafts: tuple[DraftCost, ...] = ()
+
+    def draft_ms(self, proposer: str, tree: Tree, requests: int) -> float:
+        """0 where it was not measured."""
+        wanted = (proposer, tree, requests)
+        return next((d.ms for d in self.drafts if (d.proposer, d.tree, d.requests) == wanted), 0.0)
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ HEAVY_DRAFT = 0.5  # of a plain step
 
 @dataclass(frozen=True)
 class Verdict:
-    """About one proposer at one number of concurrent requests."""
+    """About one proposer at one temperature and number of concurrent requests."""
 
     proposer: str
+    temperature: float
     concurrency: int
     worth_it: bool
     speedup: float  # measured, of the recommended tree
@@ -33,15 +34,15 @@ def predicted_speedup(acceptance: Acceptance, cost: Cost, concurrency: int) -> f
     """What acceptance and costs promise for `concurrency` requests at a time."""
     plain = step_ms_at(cost.verify_ms, concurrency)
     rows = concurrency * (1 + acceptance.nodes_per_step)
-    step = step_ms_at(cost.verify_ms, rows) + cost.draft_ms[acceptance.proposer].get(concurrency, 0.0)
+    step = step_ms_at(cost.verify_ms, rows) + cost.draft_ms(acceptance.proposer, acceptance.tree, concurrency)
     return acceptance.length * plain / step
 
 
 def judge(findings: Findings) -> list[Verdict]:
-    """For each proposer and number of requests: the best tree that was measured, and whether it pays."""
-    groups: dict[tuple[str, int], list[Speed]] = {}
+    """For each proposer, temperature and number of requests: the best tree that was measured, and whether it pays."""
+    groups: dict[tuple[str, float, int], list[Speed]] = {}
     for speed in findings.speeds:
-        groups.setdefault((speed.proposer, speed.concurrency), []).append(speed)
+        groups.setdefault((speed.proposer, speed.temperature, speed.concurrency), []).append(speed)
     return [_judge(group, findings) for group in groups.values()]
 
 
@@ -55,6 +56,7 @@ def _judge(speeds: Sequence[Speed], findings: Findings) -> Verdict:
     worth_it = best.measured >= WORTH_IT
     return Verdict(
         best.proposer,
+        best.temperature,
         best.concurrency,
         worth_it,
         best.measured,
@@ -67,7 +69,7 @@ def _reason(speed: Speed, acceptance: Acceptance, cost: Cost, *, worth_it: bool)
     rows = speed.concurrency * (1 + acceptance.nodes_per_step)
     plain = step_ms_at(cost.verify_ms, speed.concurrency)
     growth = step_ms_at(cost.verify_ms, rows) / plain
-    draft = cost.draft_ms[speed.proposer].get(speed.concurrency, 0.0) / plain
+    draft = cost.draft_ms(speed.proposer, speed.tree, speed.concurrency) / plain
     facts = f"{acceptance.length:.2f} tokens a step that costs {growth:.2f}x a plain one, and {draft:.2f}x for drafting"
     if worth_it:
         return facts

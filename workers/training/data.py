@@ -17,11 +17,11 @@ from workers.core.seeds import derive_seed
 from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
 from workers.text.chat_template import Message
+from workers.text.prompt_file import tokenize_prompts
 from workers.text.tokenizer import Tokenizer
 from workers.training.answers import Answer, AnswerWriter
 from workers.training.data_config import DataConfig
 from workers.training.prompt_set import write_prompts
-from workers.training.prompts import tokenize_prompts
 from workers.training.recorder import HiddenStateRecorder
 from workers.verifier.assembly import build_engine
 from workers.verifier.offline import Answered, run_requests

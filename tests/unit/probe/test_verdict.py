@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from workers.probe.findings import Acceptance, Cost, Findings, Speed, Tree, step_ms_at
+from workers.probe.findings import Acceptance, Cost, DraftCost, Findings, Speed, Tree, step_ms_at
 from workers.probe.verdict import judge, predicted_speedup
 
 TREE = Tree(2, 1, 2)
 ACCEPTANCE = Acceptance("d", TREE, "coupled", 0.0, 200, 100, 200, (100, 100), (60, 40))
-COST = Cost({1: 10.0, 3: 14.0, 9: 20.0}, {"d": {1: 6.0, 4: 8.0}})
+COST = Cost({1: 10.0, 3: 14.0, 9: 20.0}, (DraftCost("d", TREE, 1, 6.0), DraftCost("d", TREE, 4, 8.0)))
 SPEED = Speed("d", TREE, 0.0, 1, 100.0, 120.0, 118.0, 1.25)
 
 
@@ -60,5 +60,5 @@ def test_reasons() -> None:
         "only 30% of first drafted tokens are accepted: "
         "2.00 tokens a step that costs 1.40x a plain one, and 0.60x for drafting",
     )
-    cheap = replace(COST, verify_ms={1: 10.0, 3: 25.0}, draft_ms={"d": {1: 1.0}})
+    cheap = replace(COST, verify_ms={1: 10.0, 3: 25.0}, drafts=(DraftCost("d", TREE, 1, 1.0),))
     assert "all the arithmetic" in verdict_of(slow, cost=cheap)[1]

@@ -10,10 +10,10 @@ import torch
 from workers.core.config import ModelConfig
 from workers.core.errors import ConfigurationError
 from workers.models.loader import load_model
+from workers.text.prompt_file import read_prompts
 from workers.training.answers import Answer, AnswerReader, AnswerWriter
 from workers.training.data import generate_data
 from workers.training.data_config import DataConfig
-from workers.training.prompts import read_prompts
 
 HIDDEN = 4
 

@@ -1,0 +1,65 @@
+"""A whole probe on a tiny model, with a proposer that needs no process of its own."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from workers.core.config import ModelConfig
+from workers.core.errors import ConfigurationError
+from workers.probe.config import ProbeConfig, ProposerConfig, TreeConfig
+from workers.probe.findings import Tree
+from workers.probe.measure import probe
+from workers.probe.plot import plot_findings
+from workers.probe.verdict import judge
+
+
+def test_everything_is_measured(tiny_target: Path, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("".join(json.dumps({"prompt": f"one two {n} one two {n} one"}) + "\n" for n in range(3)))
+    config = ProbeConfig(
+        target=ModelConfig(model=str(tiny_target), dtype="float32"),
+        proposers={"lookup": ProposerConfig(method="ngram")},
+        prompts=prompts,
+        max_tokens=24,
+        trees=(TreeConfig(depth=2, nodes=2), TreeConfig(depth=3, width=2, nodes=5)),
+        temperatures=(0.0, 0.9),
+        concurrency=(1, 3),
+        rounds=1,
+    )
+    told: list[str] = []
+    findings = probe(config, told.append)
+    assert [(a.tree, a.temperature) for a in findings.acceptances] == [
+        (Tree(2, 1, 2), 0.0),
+        (Tree(2, 1, 2), 0.9),
+        (Tree(3, 2, 5), 0.0),
+        (Tree(3, 2, 5), 0.9),
+    ]
+    for acceptance in findings.acceptances:
+        assert acceptance.output_tokens == 3 * 24
+        assert 1.0 <= acceptance.length <= acceptance.tree.depth + 1
+        assert acceptance.nodes_per_step <= acceptance.tree.nodes
+        assert all(0.0 <= rate <= 1.0 for rate in acceptance.rates)
+    greedy = findings.acceptances[0]
+    assert greedy.accepted_per_depth[0] > 0, "a greedy tiny model repeats itself, and lookup finds that"
+    assert findings.cost.verify_ms[1] > 0
+    assert [(s.temperature, s.concurrency) for s in findings.speeds] == [(0.0, 1), (0.0, 3), (0.9, 1), (0.9, 3)]
+    assert all(s.off_tokens_per_s > 0 and s.on_tokens_per_s > 0 and s.auto_tokens_per_s > 0 for s in findings.speeds)
+    assert all(s.predicted > 0 for s in findings.speeds)
+    assert len(judge(findings)) == 4
+    assert any("acceptance" in line for line in told)
+    plot_findings(findings, tmp_path / "probe.png")
+    assert (tmp_path / "probe.png").stat().st_size > 5000
+
+
+def test_a_drafter_that_does_not_start_says_why(tiny_target: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="draft_model needs `drafter`"):
+        ProposerConfig(method="draft_model")
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        probe(
+            ProbeConfig(
+                target=ModelConfig(model=str(tiny_target)),
+                proposers={"lookup": ProposerConfig(method="ngram")},
+                prompts=tmp_path / "none.jsonl",
+            )
+        )
