@@ -38,13 +38,19 @@ def probe_tokens(vocab_size: int) -> torch.Tensor:
 
 
 def write_heads(folder: Path, heads: MedusaHeads, config: HeadsConfig, target_rows: torch.Tensor) -> None:
-    """Write config and weights (fp16) into an existing folder; `target_rows` belong to `probe_tokens`."""
+    """Write config and weights (fp16) into an existing folder; `target_rows` belong to `probe_tokens`.
+
+    Raises `OSError` when they cannot be written.
+    """
     weights = {
         name: tensor.detach().cpu().contiguous().to(torch.float16 if tensor.is_floating_point() else tensor.dtype)
         for name, tensor in heads.state_dict().items()
     }
     weights[TARGET_ROWS] = target_rows.detach().cpu().half().contiguous()
-    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    try:
+        save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise OSError(f"{folder / WEIGHTS} cannot be written: {error}") from None
     config.write(folder)
 
 

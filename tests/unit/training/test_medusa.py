@@ -1,6 +1,7 @@
 """`outrider train medusa`: from stored hidden states to heads that are served."""
 
 import json
+import resource
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.fakes.engines import make_engine, make_request, run_all, tiny_loaded
-from workers.core.config import ModelConfig
+from workers.core.config import MedusaConfig, ModelConfig, VerifierConfig
 from workers.core.errors import ConfigurationError
 from workers.core.sampling_params import SamplingParams
 from workers.medusa.checkpoint import HeadsCheckpoint
@@ -19,11 +20,13 @@ from workers.proposers.medusa import MedusaProposer
 from workers.training.answers import Answer
 from workers.training.data import generate_data
 from workers.training.data_config import DataConfig
+from workers.training.folders import replacing
 from workers.training.medusa.config import HeadsSettings, MedusaTrainingConfig
 from workers.training.medusa.student import HeadsLoss, MedusaStudent, collate_rows
-from workers.training.medusa.train import train_medusa
+from workers.training.medusa.train import train_medusa, write_trained
 from workers.training.optimizer_config import OptimizerConfig
 from workers.training.vocabulary import frequent_tokens
+from workers.verifier.proposer import build_proposer
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +124,29 @@ def test_checkpoints_of_other_settings_are_not_gone_on_from(tiny_target: Path, a
     with pytest.raises(ConfigurationError, match="checkpoints of a run with other settings"):
         train_medusa(config(tiny_target, answers, trained, num_heads=2))
     assert HeadsCheckpoint.read(str(trained)).config.num_heads == 3
+
+
+def test_a_disk_that_is_full_leaves_the_old_heads(tiny_target: Path, trained: Path) -> None:
+    loaded = tiny_loaded(tiny_target)
+    checkpoint = HeadsCheckpoint.read(str(trained))
+    before = {path.name: path.read_bytes() for path in trained.iterdir()}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))  # no file may become longer
+    try:
+        with pytest.raises(OSError, match=r"model\.safetensors"), replacing(trained) as folder:
+            write_trained(folder, checkpoint.build(), [[0.5]] * 3, HeadsSettings(num_heads=3), loaded)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {path.name: path.read_bytes() for path in trained.iterdir()} == before
+    assert [path.name for path in trained.parent.glob("*writing*")] == []
+
+
+def test_a_verifier_is_configured_with_them(tiny_target: Path, trained: Path) -> None:
+    model = ModelConfig(model=str(tiny_target), dtype="float32")
+    settings = VerifierConfig(model=model, method="medusa", medusa=MedusaConfig(model=str(trained)))
+    assert isinstance(build_proposer(settings, tiny_loaded(tiny_target), "v", 1), MedusaProposer)
+    with pytest.raises(ValueError, match=r"medusa\.model, the folder of the heads"):
+        VerifierConfig(model=model, method="medusa")
 
 
 def test_heads_learn_from_the_rows_ahead() -> None:
