@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 from workers.scheduling.step_cost import StepCost, StepLoad
 
-__all__ = ["Offer", "StepDecision", "StepSnapshot", "decide"]
+__all__ = ["MIN_SURVIVAL", "Offer", "StepDecision", "StepSnapshot", "decide"]
+
+MIN_SURVIVAL = 0.02  # what is less likely is not worth a row, even where rows seem to cost nothing
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def decide(snapshot: StepSnapshot) -> StepDecision:
 def _floor(snapshot: StepSnapshot, load: StepLoad, tokens: float) -> float:
     """No node whose survival is not above it can pay: the first row is the cheapest and goodput only grows."""
     before, after = snapshot.cost.ms_by_rows(load, 1)
-    return 0.999 * tokens * (after - before) / before if before > 0.0 else 0.0
+    return max(MIN_SURVIVAL, 0.999 * tokens * (after - before) / before if before > 0.0 else 0.0)
 
 
 def _ranked(offers: Sequence[Offer], floor: float) -> list[tuple[float, int, int]]:

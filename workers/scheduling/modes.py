@@ -93,7 +93,7 @@ class Modes:
         self._settings = settings
         self._probe_interval = settings.probe_every
         self._until_probe = settings.probe_every
-        self._until_control = FIRST_CONTROL
+        self._until_control = min(FIRST_CONTROL, settings.control_every)
         self._control_left = 0
         self._suspended: list[Session] = []
 

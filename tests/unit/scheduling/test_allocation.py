@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from workers.core.proposal import Proposal
 from workers.core.token_tree import ROOT, TokenTree
-from workers.scheduling.allocation import Offer, StepSnapshot, decide
+from workers.scheduling.allocation import MIN_SURVIVAL, Offer, StepSnapshot, decide
 from workers.scheduling.step_cost import ASSUMED_COST, StepCost, StepLoad
 from workers.scheduling.survival import RequestFactor, SurvivalModel, conditionals_of, survivals_of
 
@@ -49,7 +49,8 @@ def test_never_exceeds_the_room_and_forced_comes_first(snapshot: StepSnapshot) -
 def test_no_other_number_of_best_nodes_would_be_better(snapshot: StepSnapshot) -> None:
     assume(not any(o.forced for o in snapshot.offers))
     decision = decide(snapshot)
-    ranked = sorted((s for o in snapshot.offers for s in o.survivals), reverse=True)[: snapshot.max_nodes]
+    likely = (s for o in snapshot.offers for s in o.survivals if s > MIN_SURVIVAL)
+    ranked = sorted(likely, reverse=True)[: snapshot.max_nodes]
     for count, gain in enumerate([0.0, *accumulate(ranked)]):
         other = (snapshot.tokens + gain) / snapshot.cost.ms(snapshot.load.with_rows(count))
         assert other <= goodput(snapshot, decision.nodes) * (1 + 1e-9)
