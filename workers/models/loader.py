@@ -130,7 +130,12 @@ def _check_supported(config: ModelConfig, hf_config: Any) -> None:
 
 def _context_length(config: ModelConfig, hf_config: Any) -> int:
     own: int = hf_config.max_position_embeddings
-    return min(config.max_context_length or own, own)
+    wanted = config.max_context_length or own
+    if wanted > own:
+        raise ConfigurationError(
+            f"max_context_length {wanted} is above the {own} positions of {config.model!r}; at most {own}"
+        )
+    return wanted
 
 
 def _resolve_dtype(config: ModelConfig, device: torch.device) -> str:
