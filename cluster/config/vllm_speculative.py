@@ -103,9 +103,11 @@ def to_vllm(target: VerifierConfig, draft: DrafterConfig | None) -> Conversion:
         result |= {"rejection_sample_method": "standard", "draft_sample_method": "probabilistic"}
     else:
         lost.append(f"speculation.default_rule {limits.default_rule.value}: vLLM has its own rejection sampling")
+    if target.ngram.combine:
+        lost.append("ngram.combine: vLLM takes one method at a time")
     lost += _not_default(limits, "speculation", ("max_depth", "max_width", "max_nodes", "default_rule"))
     if target.method == "ngram":
-        result |= target.ngram.model_dump()
+        result |= target.ngram.model_dump(exclude={"combine"})
     elif target.method == "medusa" and target.medusa is not None:
         result["model"] = target.medusa.model
         lost.append("the tree that is stored with the heads: vLLM takes the best token of each head")

@@ -104,6 +104,7 @@ class NgramConfig(Settings):
 
     prompt_lookup_min: int = Field(2, ge=1, le=32)
     prompt_lookup_max: int = Field(4, ge=1, le=32)
+    combine: bool = Field(False, description="Unite its trees with those of the method, which is another one")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -151,6 +152,8 @@ class VerifierConfig(Settings):
 
     @model_validator(mode="after")
     def _method_has_settings(self) -> Self:
+        if self.ngram.combine and self.method in ("ngram", "none"):
+            raise ValueError(f"ngram.combine needs a method to combine with; method is {self.method}")
         if self.method == "medusa" and self.medusa is None:
             raise ValueError("method: medusa needs medusa.model, the folder of the heads")
         if self.method == "layerskip" and self.layerskip is None:

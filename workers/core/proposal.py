@@ -59,12 +59,16 @@ class Proposal:
     `log_survival` is a hint: for each node the natural log of the probability
     that it will be accepted, as its proposer sees it; () = it does not say.
     Under `rejection` a node's entry must not depend on its own token.
+
+    `certain` are nodes that were not drawn from their parent's distribution, though it has one: `rejection` tries them
+    as point masses. They stand behind their drawn siblings. Never on the wire.
     """
 
     base_len: int
     tree: TokenTree
     distributions: Mapping[int, DraftDistribution] = field(default_factory=dict)
     log_survival: tuple[float, ...] = ()
+    certain: frozenset[int] = frozenset()
 
     @property
     def hints(self) -> tuple[float, ...]:
@@ -98,4 +102,5 @@ class Proposal:
         tree = self.tree.select(nodes)
         index = {ROOT: ROOT} | {old: new for new, old in enumerate(nodes)}
         distributions = {index[n]: d for n, d in self.distributions.items() if n in index and index[n] in tree.children}
-        return Proposal(self.base_len, tree, distributions, tuple(self.hints[n] for n in nodes if self.hints))
+        hints = tuple(self.hints[n] for n in nodes if self.hints)
+        return Proposal(self.base_len, tree, distributions, hints, frozenset(index[n] for n in self.certain & {*nodes}))

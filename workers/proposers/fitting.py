@@ -33,7 +33,11 @@ def reroot(proposal: Proposal, tokens: Sequence[int]) -> Proposal | None:
     hints = proposal.hints
     survived = hints[node] if hints and node != ROOT else 0.0
     return Proposal(
-        proposal.base_len + len(tokens), below, distributions, tuple(hints[n] - survived for n in kept if hints)
+        proposal.base_len + len(tokens),
+        below,
+        distributions,
+        tuple(hints[n] - survived for n in kept if hints),
+        frozenset(index[n] for n in proposal.certain.intersection(kept)),
     )
 
 

@@ -8,7 +8,8 @@ et al., "Recursive speculative decoding", and Yang et al., "Multi-candidate spec
 
 Exactness needs one thing of whoever builds or cuts the tree: whether a drawn child is kept in the proposal must not
 depend on which token was drawn (it may depend on its elder siblings and on its path). A child without a draft
-probability counts as drawn from a point mass, which is exact for any token, however it was chosen.
+probability, or that the proposal calls certain, counts as drawn from a point mass: that is exact for any token, however
+it was chosen, as long as all siblings that were drawn are tried before it (it may have been chosen because of them).
 """
 
 from collections.abc import Sequence
@@ -45,13 +46,14 @@ class Residual:
         self._draft_probs = np.array(listed.probs, dtype=np.float64)
         self._renormalise_draft()
 
-    def accepts(self, token: int, uniform_number: float) -> bool:
-        """Whether `uniform_number` < target(token) / draft(token)."""
-        return uniform_number * self._draft_prob(token) * self._total < float(self.target_mass[token])
+    def accepts(self, token: int, uniform_number: float, certain: bool = False) -> bool:
+        """Whether `uniform_number` < target(token) / draft(token); `certain`: draft(token) is 1, whatever it says."""
+        draft_prob = 1.0 if certain else self._draft_prob(token)
+        return uniform_number * draft_prob * self._total < float(self.target_mass[token])
 
-    def refuse(self, token: int) -> None:
+    def refuse(self, token: int, certain: bool = False) -> None:
         """Take the draft off the target and the token off the draft."""
-        if self._is_point_mass(token):
+        if certain or self._is_point_mass(token):
             tokens, left = np.array([token]), np.zeros(1)
         else:
             tokens = self._draft_tokens
@@ -102,9 +104,10 @@ class RejectionRule:
             residual = self.residual_type(log_probs.exp().double().cpu().numpy(), proposal.distributions.get(node))
             for sibling, child in enumerate(tree.children.get(node, ())):
                 token = tree.token_ids[child]
-                if residual.accepts(token, uniform(sampler.seed, position, ACCEPT_STREAM + sibling)):
+                certain = child in proposal.certain
+                if residual.accepts(token, uniform(sampler.seed, position, ACCEPT_STREAM + sibling), certain):
                     return token, child
-                residual.refuse(token)
+                residual.refuse(token, certain)
             return residual.sample(uniform(sampler.seed, position, RESIDUAL_STREAM)), None
 
         return walk(proposal, logits, sampler, max_tokens, decide)

@@ -49,7 +49,8 @@ def write_small_model(
         bos_token_id=BOS_ID,
         eos_token_id=EOS_ID,
         pad_token_id=EOS_ID,
-        tie_word_embeddings=True,
+        tie_word_embeddings=False,
+        initializer_range=hidden_size**-0.5,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)

@@ -8,13 +8,22 @@ from workers.proposers.medusa import MedusaProposer
 from workers.proposers.ngram import NgramProposer
 from workers.proposers.none import NullProposer
 from workers.proposers.remote import RemoteProposer
+from workers.proposers.union import UnionProposer
 from workers.rpc.handshake import VerifierIdentity
 
 __all__ = ["build_proposer"]
 
 
 def build_proposer(config: VerifierConfig, loaded: LoadedModel, verifier_id: str, incarnation: int) -> Proposer:
-    """The proposer of `config.method`; id and incarnation are how drafters know this verifier."""
+    """The proposer of `config.method`, united with prompt lookup if the settings say so.
+
+    Id and incarnation are how drafters know this verifier.
+    """
+    proposer = _proposer(config, loaded, verifier_id, incarnation)
+    return UnionProposer(proposer, NgramProposer(config.ngram)) if config.ngram.combine else proposer
+
+
+def _proposer(config: VerifierConfig, loaded: LoadedModel, verifier_id: str, incarnation: int) -> Proposer:
     if config.method == "none":
         return NullProposer()
     if config.method == "ngram":

@@ -56,14 +56,14 @@ def test_longer_sequences_follow_the_target() -> None:
 class _Swapped(Residual):
     """Accepts with draft / target instead of target / draft."""
 
-    def accepts(self, token: int, uniform_number: float) -> bool:
+    def accepts(self, token: int, uniform_number: float, certain: bool = False) -> bool:
         return uniform_number * float(self.target_mass[token]) < self._draft_prob(token) * self._total
 
 
 class _NothingTakenOff(Residual):
     """Samples from the target, not from the residual, after a refusal."""
 
-    def refuse(self, token: int) -> None:
+    def refuse(self, token: int, certain: bool = False) -> None:
         before = self.target_mass.copy()
         super().refuse(token)
         self.target_mass[:] = before
@@ -73,7 +73,7 @@ class _NothingTakenOff(Residual):
 class _TargetNotRenormalised(Residual):
     """Compares later siblings with the residual's mass instead of its probability."""
 
-    def refuse(self, token: int) -> None:
+    def refuse(self, token: int, certain: bool = False) -> None:
         total = self._total
         super().refuse(token)
         self._total = total
@@ -82,7 +82,7 @@ class _TargetNotRenormalised(Residual):
 class _DraftKeepsRefused(Residual):
     """Does not take the refused token off the draft: siblings as if drawn with replacement."""
 
-    def refuse(self, token: int) -> None:
+    def refuse(self, token: int, certain: bool = False) -> None:
         before = self._draft_probs.copy()
         super().refuse(token)
         self._draft_probs = before

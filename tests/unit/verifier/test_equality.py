@@ -15,6 +15,7 @@ from workers.core.token_tree import TokenTree
 from workers.models.loaded import LoadedModel
 from workers.proposers.ngram import NgramProposer
 from workers.proposers.none import NullProposer
+from workers.proposers.union import UnionProposer
 
 VOCAB = 512
 PROMPTS = [[random.Random(i).randrange(3, VOCAB) for _ in range(5 + 9 * i)] for i in range(4)]
@@ -168,3 +169,16 @@ def test_prompt_lookup(loaded: LoadedModel, name: str, rule: VerificationRule) -
     engine.stop()
     assert [r.token_ids for r in results] == expected
     assert sum(r.stats.drafted_tokens for r in results if r.stats) > 10
+
+
+@pytest.mark.parametrize("name", ["greedy", "sampled", "sampled with everything"])
+@pytest.mark.parametrize("script", ["oracle", "random", "constant"])
+def test_a_union_with_prompt_lookup(
+    loaded: LoadedModel, plain: Callable[[str], list[Collected]], name: str, script: str
+) -> None:
+    expected = plain(name)
+    lookup = NgramProposer(NgramConfig(prompt_lookup_min=1, prompt_lookup_max=3))
+    engine = make_engine(loaded, UnionProposer(ScriptedProposer(scripts_for(expected)[script], silent_every=3), lookup))
+    results = run_all(engine, requests_for(name))
+    engine.stop()
+    assert [r.token_ids for r in results] == [r.token_ids for r in expected]

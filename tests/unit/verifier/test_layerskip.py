@@ -13,7 +13,7 @@ from tests.fakes.engines import Collected, Collector, make_engine, make_request,
 from tests.unit.models.test_execution import runner_for
 from tests.unit.verifier.test_equality import PROMPTS, SAMPLINGS, requests_for
 from workers.attention.forward_context import SequenceChunk, causal_mask
-from workers.core.config import LayerSkipConfig, VerifierConfig
+from workers.core.config import LayerSkipConfig, NgramConfig, VerifierConfig
 from workers.core.errors import ConfigurationError
 from workers.core.proposal import TreeBudget
 from workers.core.request import GenerationRequest
@@ -21,6 +21,8 @@ from workers.core.sampling_params import SamplingParams, SpeculationMode, Verifi
 from workers.models.loaded import LoadedModel
 from workers.models.tiny import build_tiny_model
 from workers.proposers.layerskip.proposer import LayerSkipProposer
+from workers.proposers.ngram import NgramProposer
+from workers.proposers.union import UnionProposer
 from workers.sampling.request_sampler import RequestSampler
 
 EXIT = 2  # of 4 layers
@@ -236,3 +238,23 @@ def exact_probabilities(loaded: LoadedModel, request: GenerationRequest, length:
                 longer[(*path, token)] = prob * float(log_probs[token].exp())
         probs = longer
     return probs
+
+
+@pytest.mark.parametrize("name", list(SAMPLINGS))
+@pytest.mark.parametrize("limits", [TreeBudget(5, 4, 12), TreeBudget(4, 1, 4)], ids=str)
+def test_a_union_with_prompt_lookup_changes_no_token(loaded: LoadedModel, name: str, limits: TreeBudget) -> None:
+    """Prompts that hold their own answer, so that lookup finds something."""
+    sampling = SAMPLINGS[name]
+    plain_engine = make_engine(loaded)
+    off = [make_request(p, sampling, seed=i, mode=SpeculationMode.OFF) for i, p in enumerate(PROMPTS)]
+    prompts = [[*p, *r.token_ids, *p] for p, r in zip(PROMPTS, run_all(plain_engine, off), strict=True)]
+    off = [make_request(p, sampling, seed=i, mode=SpeculationMode.OFF) for i, p in enumerate(prompts)]
+    expected = [r.token_ids for r in run_all(plain_engine, off)]
+    plain_engine.stop()
+    lookup = NgramProposer(NgramConfig(prompt_lookup_min=1, prompt_lookup_max=3))
+    engine = make_engine(loaded, UnionProposer(proposer(), lookup))
+    results = run_all(engine, [make_request(p, sampling, seed=i, limits=limits) for i, p in enumerate(prompts)])
+    engine.stop()
+    engine._kv_cache.check_invariants()
+    assert [r.token_ids for r in results] == expected
+    assert acceptance_length(results) > 1.2
