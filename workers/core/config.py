@@ -72,7 +72,7 @@ class SpeculationConfig(Settings):
         6, ge=1, le=10_000, description="Evaluations in a row that must agree before a request is paused or resumed"
     )
     resume_margin: float = Field(
-        0.05, ge=0.0, le=1.0, description="How much more goodput a paused request must promise than an active one"
+        0.03, ge=0.0, le=1.0, description="How much more goodput a paused request must promise than an active one"
     )
     probe_every_steps: int = Field(
         96, ge=0, le=1_000_000, description="Steps until a paused request is tried again; doubles in vain; 0 = never"

@@ -27,7 +27,7 @@ from workers.scheduling.survival import SurvivalModel, conditionals_of, survival
 __all__ = ["BudgetController", "Choice"]
 
 WEIGHT = 0.1  # of a new measurement of waiting and drafting
-EVALUATED_AT_ONCE = 8  # with more requests, and nothing about to change, every fourth step is evaluated
+SETTLED_EVERY = 8  # steps between evaluations while nothing is about to change
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class BudgetController:
             return
         self._steps += 1
         settled = not any(s.votes or s.probing for s in sessions)
-        if len(sessions) <= EVALUATED_AT_ONCE or not settled or self._steps % 4 == 0:
+        if not settled or self._steps % SETTLED_EVERY == 0:
             self.evaluation = self._evaluate(sessions, load)
         self._modes.apply(sessions, self.evaluation)
         auto = [s for s in sessions if not s.forced]

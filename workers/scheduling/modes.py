@@ -32,7 +32,7 @@ FIRST_CONTROL = 24  # active steps before the first control
 @dataclass(frozen=True)
 class ModeSettings:
     patience: int = 6
-    resume_margin: float = 0.05
+    resume_margin: float = 0.03
     pause_margin: float = 0.005
     probe_every: int = 96  # steps; 0 = never
     control_every: int = 1024  # steps; 0 = never
@@ -65,7 +65,8 @@ def evaluate(
     forced_only = [chosen if s.forced else () for s, chosen in zip(sessions, nodes, strict=True)]
     without = _goodput(sessions, offers, forced_only, replace(load, drafting=any_forced), cost, 0.0)
     advantage = with_trees / without
-    worth_it = advantage > 1.0 - settings.pause_margin
+    speculating = any(s.active and not s.probing for s in sessions)
+    worth_it = advantage > (1.0 - settings.pause_margin if speculating else 1.0 + settings.resume_margin)
     taking = zip(sessions, nodes, strict=True)
     return Evaluation(frozenset(s.key for s, n in taking if s.forced or (n and worth_it)), advantage)
 

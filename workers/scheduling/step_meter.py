@@ -16,7 +16,8 @@ __all__ = ["StepMeter"]
 
 BUCKET_VALUES = 15
 MAX_BUCKETS = 64
-REFIT_EVERY = 16  # steps; the first ones are fitted at once
+REFIT_EVERY = 32  # steps; the first ones are fitted at once
+FIRST_FITS = (1, 2, 4, 8, 16)
 BELIEF = 0.1  # weight of a profiled step against the median of a full bucket
 STEPS_PER_OCTAVE = 6  # buckets for each doubling of rows, requests and context
 _ASSUMED_ROWS = (1, 5, 9, 17, 33, 65, 129, 257, 513)
@@ -55,7 +56,7 @@ class StepMeter:
             self._buckets.popitem(last=False)
         self._num_recorded += 1
         self._since_fit += 1
-        if self._since_fit >= REFIT_EVERY or self._num_recorded <= 4:
+        if self._since_fit >= REFIT_EVERY or self._num_recorded in FIRST_FITS:
             self._refit()
 
     def _refit(self) -> None:
