@@ -18,7 +18,8 @@ from tests.unit.proposers.driver import (
 from workers.core.proposal import TreeBudget
 from workers.core.request import DrafterEndpoint
 from workers.core.sampling_params import SpeculationMode, VerificationRule
-from workers.proposers.base import Want
+from workers.core.statistics import GenerationStats
+from workers.proposers.base import DraftSession, Want
 from workers.proposers.remote import RemoteProposer
 
 SEQUENCE = answer()
@@ -334,3 +335,24 @@ def test_an_unused_drafter_is_disconnected() -> None:
         connected(proposer, drafter)
         assert len(drafter.fake.hellos) == 2
     proposer.shutdown()
+
+
+def test_it_says_when_a_proposal_is_due(proposer: RemoteProposer) -> None:
+    with ThreadedDrafter(Late(Oracle([SEQUENCE]), delay_s=0.05)) as drafter:
+        connected(proposer, drafter)
+        assert proposer.due({}) == {}
+        run_request(proposer, generation_request(SEQUENCE, (drafter.endpoint,)), SEQUENCE)
+        [link] = proposer.links()
+        assert link.response_ms is not None
+        assert 45.0 < link.response_ms < 500.0
+        request = generation_request(SEQUENCE, (drafter.endpoint,))
+        prompt = request.prompt_token_ids
+        proposer.open(DraftSession(2, request, prompt, GenerationStats()))
+        proposer.flush()
+        wants = {2: Want(len(prompt), BUDGET), 3: Want(len(prompt), BUDGET)}
+        due = proposer.due(wants)
+        assert set(due) == {2}, "nobody knows request 3"
+        assert due[2][0] is not None
+        assert 0.0 <= due[2][0] <= link.response_ms
+        proposer.wait(wants, 5.0)
+        assert proposer.due(wants) == {}, "what is in is not due"
