@@ -1,7 +1,8 @@
 """Puts chunks together that can be attended in one call.
 
 A call per sequence costs more than its arithmetic while contexts are short: with 8 requests of 130 tokens of context
-it takes nearly three times as long as one padded call.
+it takes nearly three times as long as one padded call. With long contexts the gathered keys no longer fit a cache, and
+their memory grows with the group, for nothing: a group has a bounded number of keys.
 """
 
 from collections.abc import Sequence
@@ -15,19 +16,22 @@ from workers.attention.forward_context import AttentionGroup, SequenceChunk
 __all__ = ["build_groups", "partition"]
 
 MOST_PADDING = 0.25  # of a group's keys
+MOST_KEYS = 8192  # of a group, padding included; a longer context stays alone
 
 
 def partition(sizes: Sequence[tuple[int, int]]) -> list[list[int]]:
     """Indices of chunks in groups, each chunk once; `sizes` are (new tokens, keys) of each chunk.
 
-    Within a group all have the same number of new tokens, indices ascend, and at most a quarter of the keys is padding.
+    Within a group all have the same number of new tokens, indices ascend, at most a quarter of the keys is padding, and
+    there are at most `MOST_KEYS` of them.
     """
     groups: list[list[int]] = []
     tokens = longest = total = 0
     for index in sorted(range(len(sizes)), key=lambda i: (sizes[i][0], -sizes[i][1], i)):
         n, keys = sizes[index]
         padded = longest * (len(groups[-1]) + 1) if groups else 0
-        if groups and n == tokens and padded - total - keys <= MOST_PADDING * padded:
+        fits = padded <= MOST_KEYS and padded - total - keys <= MOST_PADDING * padded
+        if groups and n == tokens and fits:
             groups[-1].append(index)
             total += keys
         else:

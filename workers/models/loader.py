@@ -15,6 +15,7 @@ from workers.core.errors import ConfigurationError, NotFoundError
 from workers.models.draft_checkpoint import DraftCheckpoint, keep_layers
 from workers.models.loaded import LoadedModel
 from workers.models.packed import bf16_is_native, pack_for_cpu
+from workers.models.self_check import check_attention
 from workers.text.tokenizer import Tokenizer
 
 __all__ = ["load_model", "model_source"]
@@ -41,19 +42,17 @@ def load_model(config: ModelConfig) -> LoadedModel:
     # float16 on the CPU means fp16 weights under fp32 arithmetic, so the modules around them stay fp32.
     module_dtype = torch.float32 if device.type == "cpu" and dtype == "float16" else getattr(torch, dtype)
     register()
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        **source, dtype=module_dtype, attn_implementation=ATTENTION_NAME
-    ).eval()
+    model = _from_pretrained(ref, source, module_dtype)
     model.requires_grad_(False)
     if checkpoint is not None:
         checkpoint.apply(config.model, model)
     if config.layers is not None:
         keep_layers(model, config.layers)
     fingerprint = _fingerprint(model, dtype)
+    model.to(device)
+    check_attention(model, ref)
     if device.type == "cpu":
         _prepare_for_cpu(model, dtype)
-    else:
-        model.to(device)
     tokenizer = Tokenizer.load(ref)
     text_config = model.config.get_text_config()
     heads = text_config.num_attention_heads
@@ -91,6 +90,18 @@ def model_source(ref: str) -> dict[str, Any]:
     return {"pretrained_model_name_or_path": ref}
 
 
+def _from_pretrained(ref: str, source: dict[str, Any], dtype: torch.dtype) -> PreTrainedModel:
+    try:
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            **source, dtype=dtype, attn_implementation=ATTENTION_NAME
+        )
+    except KeyError as error:
+        if ATTENTION_NAME not in str(error):
+            raise
+        raise ConfigurationError(f"{ref!r}: this model does not use transformers' attention interface") from error
+    return model.eval()
+
+
 def _read_config(ref: str, source: dict[str, Any]) -> Any:
     try:
         return AutoConfig.from_pretrained(**source).get_text_config()
@@ -123,6 +134,12 @@ def _check_supported(config: ModelConfig, hf_config: Any) -> None:
         raise ConfigurationError(
             f"{config.model!r} attends over a sliding window of {window} tokens, which is not supported beyond it: "
             f"set max_context_length to at most {window}"
+        )
+    chunk = getattr(hf_config, "attention_chunk_size", None)
+    if chunk is not None and chunk < context:
+        raise ConfigurationError(
+            f"{config.model!r} attends within chunks of {chunk} tokens, which is not supported beyond one: "
+            f"set max_context_length to at most {chunk}"
         )
     if getattr(hf_config, "attn_logit_softcapping", None):
         raise ConfigurationError(f"{config.model!r} caps attention logits, which is not supported")

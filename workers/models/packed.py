@@ -46,13 +46,13 @@ class _OneDnnLinear(nn.Module):
         self.weight: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), ROWS_HINT)
         self.bias = linear.bias
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:  # [1, rows, in] -> [1, rows, out]
-        rows = x.shape[1]
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # [..., rows, in] -> [..., rows, out]
+        rows = x.shape[-2]
         extra = padded_rows(rows) - rows
         if extra:
             x = nn.functional.pad(x, (0, 0, 0, extra))
         y: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-        return y[:, :rows] if extra else y
+        return y[..., :rows, :] if extra else y
 
 
 class _Fp16Linear(nn.Module):

@@ -34,13 +34,10 @@ class LayerSplit:
         self._whole = layers
         self._early = nn.ModuleList(layers[:exit_layer])
         self._late = nn.ModuleList(layers[exit_layer:])
-        self._exits = False
         self._states: torch.Tensor | None = None
-        layers[exit_layer - 1].register_forward_hook(self._keep_states)
 
     def _keep_states(self, _: nn.Module, __: tuple[Any, ...], output: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
-        if self._exits:
-            self._states = output if isinstance(output, torch.Tensor) else output[0]
+        self._states = output if isinstance(output, torch.Tensor) else output[0]
 
     def take_states(self) -> torch.Tensor:
         """Output of layer E in the last early forward, [tokens, hidden_size]."""
@@ -52,11 +49,13 @@ class LayerSplit:
     @contextmanager
     def early(self) -> Iterator[None]:
         """The model is layers 1..E and its head."""
-        self._decoder.layers, self._exits = self._early, True
+        self._decoder.layers = self._early
+        handle = self._early[-1].register_forward_hook(self._keep_states)
         try:
             yield
         finally:
-            self._decoder.layers, self._exits = self._whole, False
+            handle.remove()
+            self._decoder.layers = self._whole
 
     @contextmanager
     def late(self) -> Iterator[None]:

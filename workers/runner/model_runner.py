@@ -1,6 +1,7 @@
 """One forward pass over a ragged batch of sequence chunks, whole or in two parts (`workers.runner.layer_split`)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -48,7 +49,15 @@ class ModelRunner:
         self.storage = storage
         self._hidden = torch.empty(0)
         self._split: LayerSplit | None = None
-        loaded.lm_head.register_forward_pre_hook(self._keep_hidden)
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Keeps what the LM head sees. The hook does not outlive the pass: models outlive runners."""
+        handle = self.loaded.lm_head.register_forward_pre_hook(self._keep_hidden)
+        try:
+            yield
+        finally:
+            handle.remove()
 
     def _keep_hidden(self, _: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
         self._hidden = inputs[0][0]  # [rows, hidden_size]
@@ -124,7 +133,8 @@ class ModelRunner:
             nothing = ChunkOutput(torch.empty(0, self.loaded.vocab_size), torch.empty(0, self.loaded.hidden_size))
             return [nothing] * len(chunks)
         keep = torch.tensor(rows, device=device)
-        logits = self.loaded.model(**arguments, logits_to_keep=keep).logits[0]  # [len(rows), vocab or padded vocab]
+        with self._listening():
+            logits = self.loaded.model(**arguments, logits_to_keep=keep).logits[0]  # [len(rows), vocab or padded vocab]
         logits = logits[:, : self.loaded.vocab_size].float()
         sizes = [len(c.logits_for) for c in chunks]
         hidden = self._hidden

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from workers.attention.forward_context import ForwardContext, SequenceChunk, causal_mask
-from workers.attention.grouping import build_groups, partition
+from workers.attention.grouping import MOST_KEYS, build_groups, partition
 from workers.attention.paged import paged_attention
 from workers.kvcache.storage import KvStorage
 
@@ -24,6 +24,7 @@ def test_every_chunk_is_in_one_group_with_its_like(sizes: list[tuple[int, int]])
         keys = [sizes[index][1] for index in group]
         assert len(keys) * max(keys) - sum(keys) <= 0.25 * len(keys) * max(keys)
         assert group == sorted(group)
+        assert len(group) == 1 or len(keys) * max(keys) <= MOST_KEYS
 
 
 def test_equal_requests_share_a_group() -> None:
@@ -32,6 +33,8 @@ def test_equal_requests_share_a_group() -> None:
 
 def test_a_long_context_stays_alone() -> None:
     assert partition([(1, 100), (1, 8000), (1, 90)]) == [[1], [0, 2]]
+    assert partition([(1, 6000)] * 3) == [[0], [1], [2]]
+    assert [len(group) for group in partition([(1, 1000)] * 20)] == [8, 8, 4]
 
 
 def _chunk(first_slot: int, context: int, tokens: int, mask: torch.Tensor | None) -> SequenceChunk:

@@ -1,6 +1,8 @@
 """Our execution against transformers' own: same weights, same tokens, same logits."""
 
 import dataclasses
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +125,13 @@ def test_hidden_states_are_what_the_head_saw(tiny_target: Path) -> None:
     output = runner_for(loaded).forward([chunk(scattered(0), 0, 12)])[0]
     assert output.hidden.shape == (12, loaded.hidden_size)
     assert torch.allclose(loaded.lm_head(output.hidden[None])[0][:, : loaded.vocab_size], output.logits, atol=1e-5)
+
+
+def test_a_runner_that_is_gone_leaves_nothing_at_the_model(tiny_target: Path) -> None:
+    loaded = tiny_loaded(tiny_target)
+    runner = runner_for(loaded)
+    runner.forward([chunk(scattered(0), 0, 3)])
+    storage = weakref.ref(runner.storage)
+    del runner
+    gc.collect()
+    assert storage() is None

@@ -91,5 +91,5 @@ def test_models_that_would_be_wrong_are_refused(tiny_target: Path, tmp_path: Pat
 
 def test_threads_and_context_can_be_limited(tiny_target: Path) -> None:
     assert load(tiny_target, max_context_length=128, num_threads=1).context_length == 128
-    with pytest.raises(ConfigurationError, match="max_context_length 99999 is above the .* positions of .*; at most"):
+    with pytest.raises(ConfigurationError, match=r"max_context_length 99999 is above the .* positions of .*; at most"):
         load(tiny_target, max_context_length=99999)

@@ -20,6 +20,7 @@ def test_every_number_of_rows(dtype: str, bias: bool) -> None:
         x = torch.randn(1, rows, 48)
         expected = nn.functional.linear(x, weight, offset)
         assert torch.allclose(model(x), expected, atol=1e-5), rows
+        assert torch.allclose(model(x[0]), expected[0], atol=1e-5), rows
 
 
 def test_row_counts_are_few_and_never_too_small() -> None:
