@@ -2,7 +2,7 @@
 
 The text is the project's own prompt set (`workers.training.prompt_set`): English of many forms, with much to learn and
 little to memorise. `outrider train layerskip` then trains the model in minutes, with or without early exits; see
-`examples/train/small.yaml`. Tests of methods that need a real, if small, model use it.
+`examples/train/layerskip.yaml`. Tests of methods that need a real, if small, model use it.
 """
 
 from pathlib import Path
@@ -16,10 +16,13 @@ from workers.training.layerskip.train import train_layerskip
 from workers.training.optimizer_config import OptimizerConfig
 from workers.training.prompt_set import write_prompts
 
-__all__ = ["PLAIN", "train_small_model", "write_small_model"]
+__all__ = ["EARLY_EXITS", "PLAIN", "train_small_model", "write_small_model"]
 
 PLAIN = Recipe(layer_dropout=0.0, early_exit_scale=0.0)
 """An ordinary language model: a loss behind the last layer only."""
+
+EARLY_EXITS = Recipe(dropout_grows=True, early_exit_scale=1.0, rotation=2)
+"""The recipe for training from scratch."""
 
 
 def write_small_model(
@@ -59,7 +62,7 @@ def write_small_model(
 
 
 def train_small_model(
-    output: Path, recipe: Recipe, *, untrained: Path | None = None, num_steps: int = 300, seed: int = 0
+    output: Path, recipe: Recipe, *, untrained: Path | None = None, num_steps: int = 400, seed: int = 0
 ) -> Path:
     """Train the small model; `untrained` (from `write_small_model`) is made beside `output` if it is not given."""
     start = untrained or write_small_model(output.with_name(output.name + ".untrained"), seed=seed)

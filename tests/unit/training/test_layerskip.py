@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from workers.core.config import ModelConfig
@@ -16,6 +17,7 @@ from workers.training.layerskip.config import LayerSkipTrainingConfig, LoraConfi
 from workers.training.layerskip.schedule import dropout_rates, exit_weights
 from workers.training.layerskip.train import train_layerskip
 from workers.training.optimizer_config import OptimizerConfig
+from workers.training.small_model import EARLY_EXITS
 
 LAYERS, STEPS = 8, 100
 
@@ -123,3 +125,9 @@ def test_texts_that_cannot_be_used(tiny_target: Path, texts: Path, tmp_path: Pat
             path.write_text("a b c\n\nd e f\n" if data == "short.txt" else "only one")
         with pytest.raises(ConfigurationError, match=message):
             train_layerskip(settings.model_copy(update={"data": path}))
+
+
+def test_the_example_is_valid() -> None:
+    path = Path(__file__).parents[3] / "examples" / "train" / "layerskip.yaml"
+    settings = LayerSkipTrainingConfig.model_validate(yaml.safe_load(path.read_text()))
+    assert settings.recipe == EARLY_EXITS

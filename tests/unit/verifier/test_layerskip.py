@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from workers.proposers.layerskip.proposer import LayerSkipProposer
 from workers.proposers.ngram import NgramProposer
 from workers.proposers.union import UnionProposer
 from workers.sampling.request_sampler import RequestSampler
+from workers.verifier.assembly import build_engine
+from workers.verifier.proposer import build_proposer
 
 EXIT = 2  # of 4 layers
 Plain = Callable[[str], list[Collected]]
@@ -258,3 +261,30 @@ def test_a_union_with_prompt_lookup_changes_no_token(loaded: LoadedModel, name: 
     engine._kv_cache.check_invariants()
     assert [r.token_ids for r in results] == expected
     assert acceptance_length(results) > 1.2
+
+
+def test_half_precision_weights(loaded: LoadedModel) -> None:
+    half = tiny_loaded(Path(loaded.name), "float16")
+    answers = []
+    for drafts in (None, proposer()):
+        engine = make_engine(half, drafts)
+        answers.append([r.token_ids for r in run_all(engine, requests_for("sampled"))])
+        engine.stop()
+    assert answers[0] == answers[1]
+
+
+def test_settings_choose_the_proposer(loaded: LoadedModel) -> None:
+    settings: dict[str, object] = {"model": {"model": loaded.name}, "method": "layerskip"}
+    config = VerifierConfig.model_validate({**settings, "layerskip": {"exit_layer": EXIT}})
+    assert isinstance(build_proposer(config, loaded, "v", 1), LayerSkipProposer)
+    united = VerifierConfig.model_validate({**settings, "layerskip": {"exit_layer": EXIT}, "ngram": {"combine": True}})
+    both = build_proposer(united, loaded, "v", 1)
+    assert isinstance(both, UnionProposer)
+    engine = build_engine(united, loaded, both)
+    engine.start()
+    [result] = run_all(engine, requests_for("greedy")[:1])
+    engine.stop()
+    assert result.stats is not None
+    assert result.stats.drafted_tokens > 0
+    with pytest.raises(ValueError, match="needs a method to combine with"):
+        VerifierConfig.model_validate({"model": {"model": "m"}, "method": "ngram", "ngram": {"combine": True}})
