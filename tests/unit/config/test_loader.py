@@ -11,7 +11,8 @@ from cluster.config.arguments import OutriderArgs
 from cluster.config.loader import load_config
 from workers.core.errors import ConfigurationError
 
-EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
+FOLDER = Path(__file__).parents[3] / "examples"
+EXAMPLES = [path for path in sorted(FOLDER.glob("*.yaml")) if "applications:" in path.read_text()]
 
 
 def _valid() -> dict[str, Any]:
@@ -85,8 +86,8 @@ MISTAKES: dict[str, tuple[Change, str]] = {
         r"kv_cache\.num_blocks: .*greater than or equal to 2 \(got 0\)",
     ),
     "choices": (
-        lambda d: _args(d)["target"]["config"].update(method="medusa"),
-        r"config\.method: .*'draft_model', 'ngram' or 'none' \(got 'medusa'\)",
+        lambda d: _args(d)["target"]["config"].update(method="magic"),
+        r"config\.method: .*'draft_model', .*'ngram' or 'none' \(got 'magic'\)",
     ),
     "type": (lambda d: _args(d)["target"].update(num_replicas="many"), r"num_replicas: .*integer.* \(got 'many'\)"),
     "model name": (lambda d: _args(d).update(model_name="a b"), r"args\.model_name: .*got 'a b'"),
