@@ -36,7 +36,7 @@ class AsyncClient:
     """As `outrider.Client`, for one event loop. Connections open on first use.
 
     Args:
-        target: Address of the server, host:port.
+        target: Address of the server: host:port, [ipv6]:port, or with a scheme of gRPC's, such as unix:/path.
         timeout: Seconds that a call may take with all its retries; None = no limit.
         retry: When to try again and to resume.
         channel_credentials: TLS; None = an unencrypted connection.

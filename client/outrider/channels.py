@@ -1,5 +1,6 @@
 """Channels to one target: their options, and a small pool that grows with the load."""
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,15 +18,14 @@ STREAMS_PER_CONNECTION = 100
 # minutes, their default minimum; that would cut a request that waits in a queue.
 KEEPALIVE_TIME_MS = 320_000
 KEEPALIVE_TIMEOUT_MS = 20_000
+_METADATA_KEY = re.compile(r"[0-9a-z_.-]+")
 
 ChannelT = TypeVar("ChannelT")
 StubT = TypeVar("StubT")
 
 
-def channel_options(target: str, max_message_bytes: int) -> list[tuple[str, int]]:
+def channel_options(max_message_bytes: int) -> list[tuple[str, int]]:
     """gRPC options of one channel; raises `ConfigurationError` when the settings cannot work."""
-    if not isinstance(target, str) or not target or "http://" in target or "https://" in target:
-        raise ConfigurationError(f"target is the gRPC address, host:port, got {target!r}")
     if not isinstance(max_message_bytes, int) or not 1024 <= max_message_bytes < 2**31:
         raise ConfigurationError(f"max_message_bytes must be from 1024 to {2**31 - 1}, got {max_message_bytes!r}")
     return [
@@ -49,6 +49,10 @@ def metadata_pairs(metadata: Mapping[str, str] | Sequence[tuple[str, str]]) -> t
     for key, value in pairs:
         if not isinstance(key, str) or not isinstance(value, str):
             raise ConfigurationError(f"metadata: keys and values must be texts, got {key!r}: {type(value).__name__}")
+        if not _METADATA_KEY.fullmatch(key.lower()):
+            raise ConfigurationError(f"metadata: a key is made of a-z, 0-9, '-', '_' and '.', got {key!r}")
+        if not (value.isascii() and value.isprintable()):  # the value is not repeated: it may be a secret
+            raise ConfigurationError(f"metadata: the value of {key!r} must be printable ASCII")
     return tuple((key.lower(), value) for key, value in pairs)
 
 

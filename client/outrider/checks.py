@@ -1,4 +1,4 @@
-"""Light local type checks: each takes a field's name and value and returns the value in its final form."""
+"""Light local checks: each takes a field's name and value and returns the value in its final form."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -6,8 +6,9 @@ from typing import TypeVar
 
 from outrider.errors import InvalidRequestError
 
-__all__ = ["bias", "choice", "count", "flag", "number", "seconds", "seed", "text", "texts", "token_ids"]
+__all__ = ["bias", "choice", "count", "flag", "number", "seconds", "seed", "size", "text", "texts", "token_ids"]
 
+INT32_MAX = 2**31 - 1
 UINT32_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
 E = TypeVar("E", bound=StrEnum)
@@ -33,6 +34,11 @@ def count(name: str, value: object) -> int:
     return _integer(name, value, UINT32_MAX)
 
 
+def size(name: str, value: object) -> int:
+    """A count that the server keeps in 31 bits."""
+    return _integer(name, value, INT32_MAX)
+
+
 def seed(name: str, value: object) -> int:
     return _integer(name, value, UINT64_MAX)
 
@@ -44,14 +50,22 @@ def flag(name: str, value: object) -> bool:
 
 
 def text(name: str, value: object) -> str:
+    """A text that UTF-8, and so the wire, can carry."""
     if not isinstance(value, str):
         raise _wrong(name, "a text", value)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        surrogate = error.object[error.start]
+        raise InvalidRequestError(
+            f"{name}: not valid Unicode: the lone surrogate {surrogate!r} at character {error.start} cannot be sent"
+        ) from None
     return value
 
 
 def texts(name: str, value: object) -> tuple[str, ...]:
     if isinstance(value, str):
-        return (value,)
+        return (text(name, value),)
     if not isinstance(value, Sequence):
         raise _wrong(name, "a text or a sequence of texts", value)
     return tuple(text(f"{name}[{i}]", item) for i, item in enumerate(value))

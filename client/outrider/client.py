@@ -30,7 +30,7 @@ class Client:
     """Talks to one Outrider server. Thread-safe; use it as a context manager or call `close`.
 
     Args:
-        target: Address of the server, host:port.
+        target: Address of the server: host:port, [ipv6]:port, or with a scheme of gRPC's, such as unix:/path.
         timeout: Seconds that a call may take with all its retries; None = no limit.
         retry: When to try again and to resume.
         channel_credentials: TLS; None = an unencrypted connection.

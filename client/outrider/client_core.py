@@ -11,6 +11,7 @@ from outrider.generation_call import GenerationCall
 from outrider.options import RequestOptions
 from outrider.results import Generation
 from outrider.retry import Attempts, RetryPolicy
+from outrider.target import checked_target
 
 __all__ = ["Cancellation", "ClientCore", "Metadata", "StreamCore"]
 
@@ -34,8 +35,8 @@ class ClientCore:
         clock: Callable[[], float],
         random: Random | None,
     ) -> None:
-        self.target = target
-        self.channel_options = channel_options(target, max_message_bytes)
+        self.target = checked_target(target)
+        self.channel_options = channel_options(max_message_bytes)
         self.metadata = metadata_pairs(metadata)
         try:
             self._timeout_s = None if timeout is None else checks.seconds("timeout", timeout)

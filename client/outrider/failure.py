@@ -11,7 +11,7 @@ from enum import Enum
 
 import grpc
 
-from outrider import errors
+from outrider import errors, wire
 from outrider.errors import OutriderError
 
 __all__ = ["ENDED_EARLY", "Failure", "Verdict"]
@@ -95,6 +95,8 @@ class Failure:
         else:
             kind = self._kind[0]
             message = self.details or f"the server answered {self.code.name} without details"
+        if issubclass(kind, errors.InvalidRequestError):
+            message = wire.message_in_sdk_names(message)
         return kind(message, status=self.code.name)
 
     @property

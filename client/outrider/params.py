@@ -110,7 +110,7 @@ class SamplingParams:
 
 _CHECKS = {
     "temperature": checks.number,
-    "top_k": checks.count,
+    "top_k": checks.size,
     "top_p": checks.number,
     "min_p": checks.number,
     "repetition_penalty": checks.number,
@@ -119,8 +119,8 @@ _CHECKS = {
     "logit_bias": checks.bias,
     "stop": checks.texts,
     "stop_token_ids": checks.token_ids,
-    "max_tokens": checks.count,
-    "min_tokens": checks.count,
+    "max_tokens": checks.size,
+    "min_tokens": checks.size,
     "seed": checks.seed,
     "logprobs": checks.count,
     "n": checks.count,

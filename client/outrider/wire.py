@@ -30,6 +30,7 @@ __all__ = [
     "delta",
     "finish_reason",
     "generate_request",
+    "message_in_sdk_names",
     "model_info",
     "server_info",
     "stats",
@@ -39,6 +40,8 @@ __all__ = [
 T = TypeVar("T")
 _SAMPLING_FIELDS = tuple(spec.name for spec in fields(SamplingParams))
 MAX_REQUEST_ID_LENGTH = 128
+# Fields whose names on the wire are not those of the SDK.
+_SDK_NAMES = {"max_depth": "depth", "max_width": "width", "max_nodes": "nodes"}
 
 
 def generate_request(prompt: str | None, options: RequestOptions, random: Random) -> generation_pb2.GenerateRequest:
@@ -138,10 +141,23 @@ def _set_prompt(
 def _chat_message(messages: Messages) -> generation_pb2.ChatMessages:
     if isinstance(messages, str | Mapping) or not isinstance(messages, Sequence) or not messages:
         raise InvalidRequestError("messages: expected a sequence of at least one chat message")
-    chat = [ChatMessage.of(message) for message in messages]
+    chat = [_message(index, message) for index, message in enumerate(messages)]
     return generation_pb2.ChatMessages(
         messages=[generation_pb2.ChatMessage(role=message.role, content=message.content) for message in chat]
     )
+
+
+def _message(index: int, value: ChatMessage | Mapping[str, str]) -> ChatMessage:
+    try:
+        return ChatMessage.of(value)
+    except InvalidRequestError as error:
+        raise InvalidRequestError(f"messages[{index}]: {error.message}") from None
+
+
+def message_in_sdk_names(message: str) -> str:
+    """The server's words about a bad field, "name: ...", with the name that the SDK's caller wrote."""
+    name, colon, rest = message.partition(": ")
+    return f"{_SDK_NAMES.get(name, name)}{colon}{rest}"
 
 
 def delta(message: generation_pb2.GenerationDelta) -> Delta:

@@ -1,7 +1,6 @@
 """`outrider generate`: one prompt, streamed to the terminal, with its statistics."""
 
 import json
-import sys
 from dataclasses import asdict
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from outrider.options import RequestOptions
 from rich.console import Console
 
 from cluster.cli.output import BAD_INPUT, err_console, fail, friendly_errors, out_console
+from cluster.cli.text import check_text, read_standard_input
 
 __all__ = ["DEFAULT_TARGET", "generate", "stats_line"]
 
@@ -49,9 +49,8 @@ def generate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end")] = False,
 ) -> None:
     """Generate text. It streams as it is committed; statistics go to standard error."""
-    if prompt == "-":
-        prompt = sys.stdin.read()
     with friendly_errors():
+        prompt = readable(prompt, system, stop or [], cache_salt)
         options: RequestOptions = {
             "max_tokens": max_tokens,
             "min_tokens": min_tokens,
@@ -78,6 +77,16 @@ def generate(
         elif system is not None:
             raise fail("--system needs --chat", BAD_INPUT)
         run(target, None if chat else prompt, options, as_json=as_json)
+
+
+def readable(prompt: str, system: str | None, stop: list[str], cache_salt: str) -> str:
+    """Refuse arguments that are not text; returns the prompt, read from standard input where it is "-"."""
+    check_text("prompt", prompt)
+    check_text("--system", system)
+    check_text("--cache-salt", cache_salt)
+    for one in stop:
+        check_text("--stop", one)
+    return read_standard_input() if prompt == "-" else prompt
 
 
 def run(target: str, prompt: str | None, options: RequestOptions, *, as_json: bool) -> None:

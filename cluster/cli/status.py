@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from outrider import Client, ModelInfo, ServerInfo
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -39,6 +40,8 @@ def show(console: Console, model: ModelInfo, server: ServerInfo) -> None:
 
 def model_table(model: ModelInfo) -> Table:
     table = Table(title=model.model, show_header=False, title_justify="left")
+    table.add_column()
+    table.add_column(overflow="fold")  # a fingerprint is of use only whole
     table.add_row("fingerprint", model.model_fingerprint)
     table.add_row("tokenizer", model.tokenizer_hash)
     table.add_row("context", f"{model.context_length} tokens, vocabulary {model.vocab_size}, {model.dtype}")
@@ -49,11 +52,22 @@ def model_table(model: ModelInfo) -> Table:
 
 
 def replica_table(server: ServerInfo) -> Table:
-    table = Table(title=f"Replicas (server {server.version})", title_justify="left")
-    for name in ("pool", "replica", "address", "model", "running", "waiting", "free K/V blocks"):
-        table.add_column(name)
-    for one in sorted(server.replicas, key=lambda one: (one.role != "verifier", one.replica_id)):
+    """Addresses and pools keep their width, so that an address can be copied; the other columns give way."""
+    replicas = sorted(server.replicas, key=lambda one: (one.role != "verifier", one.replica_id))
+    table = Table(
+        title=f"Replicas (server {server.version})",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+    )
+    table.add_column("pool", width=max((len(one.role) for one in replicas), default=None), overflow="fold")
+    table.add_column("replica", overflow="fold")
+    table.add_column("address", width=max((len(one.address) for one in replicas), default=None), overflow="fold")
+    for name in ("model", "running / waiting", "free K/V blocks"):
+        table.add_column(name, overflow="fold")
+    for one in replicas:
+        requests = f"{one.running_requests} / {one.waiting_requests}"
         blocks = f"{one.free_kv_blocks} / {one.total_kv_blocks}" if one.total_kv_blocks else "-"
-        row = (one.role, one.replica_id, one.address, one.model, str(one.running_requests), str(one.waiting_requests))
-        table.add_row(*row, blocks)
+        table.add_row(one.role, one.replica_id, one.address, one.model, requests, blocks)
     return table

@@ -121,8 +121,8 @@ class FakeServer(GenerationServiceServicer):
         started = generation_pb2.GenerationStarted(
             request_id=request.request_id, model=self.model, seed=request.sampling.seed, prompt_tokens=len(prompt)
         )
-        yield generation_pb2.GenerateResponse(started=started)
         try:
+            yield generation_pb2.GenerateResponse(started=started)
             yield from self._answer(request, len(prompt), fault, context, gone)
         except GeneratorExit:  # how gRPC tells a handler that the client has left
             self.cancelled.set()

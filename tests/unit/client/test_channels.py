@@ -79,7 +79,7 @@ def test_more_streams_than_a_connection_carries() -> None:
 
 
 def test_channel_options() -> None:
-    options = dict(channel_options("host:1", 5000))
+    options = dict(channel_options(5000))
     assert options["grpc.max_receive_message_length"] == options["grpc.max_send_message_length"] == 5000
     assert options["grpc.max_reconnect_backoff_ms"] <= 5000
     assert options["grpc.enable_retries"] == 0
@@ -88,14 +88,17 @@ def test_channel_options() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"target": ""}, "target is the gRPC address, host:port, got ''"),
-        ({"target": "http://host:8000"}, "target is the gRPC address, host:port, got 'http://host:8000'"),
+        ({"target": "http://host:8000"}, "target: expected host:port .* got 'http://host:8000'"),
+        ({"target": 9000}, "target: expected host:port .* got 9000"),
         ({"timeout": 0}, "timeout: expected a number of seconds above 0"),
         ({"timeout": "1"}, "timeout: expected a number of seconds"),
         ({"retry": 3}, "retry: expected RetryPolicy, got int"),
         ({"max_message_bytes": 10}, "max_message_bytes must be from 1024 to 2147483647, got 10"),
         ({"max_connections": 0}, "max_connections must be at least 1, got 0"),
         ({"metadata": {"key": 5}}, "metadata: keys and values must be texts, got 'key': int"),
+        ({"metadata": {"key": "\ud800"}}, "metadata: the value of 'key' must be printable ASCII"),
+        ({"metadata": {"key": "two\nlines"}}, "metadata: the value of 'key' must be printable ASCII"),
+        ({"metadata": {"k\u00e9y": "x"}}, "metadata: a key is made of a-z, 0-9, '-', '_' and '.', got 'kéy'"),
     ],
 )
 @pytest.mark.parametrize("kind", [outrider.Client, outrider.AsyncClient])

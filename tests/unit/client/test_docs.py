@@ -8,7 +8,6 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import outrider
 import pytest
 from outrider.testing import FakeServer
 
@@ -32,7 +31,7 @@ def test_the_guide_has_code() -> None:
 def test_code_of_the_guide_runs(page: str, line: int, code: str, server: FakeServer) -> None:
     source = "\n" * (line - 1) + code.replace("localhost:9000", server.target)
     with redirect_stdout(io.StringIO()):
-        exec(compile(source, str(ROOT / page), "exec"), {"outrider": outrider})  # noqa: S102  # our own pages
+        exec(compile(source, str(ROOT / page), "exec"), {"__name__": "__main__"})  # noqa: S102  # our own pages
 
 
 @pytest.mark.parametrize(

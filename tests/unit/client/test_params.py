@@ -12,14 +12,18 @@ from outrider import ChatMessage, InvalidRequestError, SamplingParams, Speculati
     [
         ("temperature", "hot", "temperature: expected a number, got 'hot' (str)"),
         ("temperature", True, "temperature: expected a number"),
-        ("top_k", -1, "top_k: expected an integer from 0 to 4294967295, got -1"),
+        ("top_k", -1, "top_k: expected an integer from 0 to 2147483647, got -1"),
+        ("top_k", 2**31, "top_k: expected an integer from 0 to 2147483647, got 2147483648"),
         ("top_k", 1.5, "top_k: expected an integer"),
-        ("max_tokens", 2**32, "max_tokens: expected an integer from 0 to 4294967295"),
+        ("max_tokens", 2**31, "max_tokens: expected an integer from 0 to 2147483647"),
+        ("min_tokens", 2**31, "min_tokens: expected an integer from 0 to 2147483647"),
         ("n", False, "n: expected an integer"),
         ("seed", 2**64, "seed: expected an integer from 0 to 18446744073709551615"),
         ("ignore_eos", 1, "ignore_eos: expected True or False, got 1 (int)"),
         ("stop", 7, "stop: expected a text or a sequence of texts"),
         ("stop", ["a", 7], "stop[1]: expected a text, got 7 (int)"),
+        ("stop", ["a", "b\ud800"], r"stop[1]: not valid Unicode: the lone surrogate '\ud800' at character 1 "),
+        ("stop", "\udcff", r"stop: not valid Unicode: the lone surrogate '\udcff' at character 0 "),
         ("stop_token_ids", "12", "stop_token_ids: expected a sequence of token ids"),
         ("stop_token_ids", [1, -2], "stop_token_ids[1]: expected an integer"),
         ("logit_bias", [(1, 2.0)], "logit_bias: expected a mapping of token ids to numbers"),
@@ -44,6 +48,10 @@ def test_sampling_parameters_do_not_change_with_the_callers_lists() -> None:
     assert SamplingParams(stop="x").stop == ("x",)
 
 
+def test_the_largest_integers_pass() -> None:
+    assert SamplingParams(top_k=2**31 - 1, max_tokens=2**31 - 1, seed=2**64 - 1).top_k == 2**31 - 1
+
+
 def test_ranges_are_left_to_the_server() -> None:
     assert SamplingParams(temperature=-3.0, top_p=7.0, n=0).temperature == -3.0
 
@@ -64,6 +72,12 @@ def test_a_malformed_chat_message_is_refused(message: Any) -> None:
 def test_chat_content_must_be_text() -> None:
     with pytest.raises(InvalidRequestError, match="content: expected a text"):
         ChatMessage.of({"role": "user", "content": 5})  # type: ignore[dict-item]
+
+
+def test_chat_content_must_be_unicode() -> None:
+    with pytest.raises(InvalidRequestError, match="content: not valid Unicode"):
+        ChatMessage("user", "\ud800")
+    assert ChatMessage("user", "\U0001f600 \x00 \uffff").content  # whatever UTF-8 can carry
 
 
 def test_speculation_values() -> None:

@@ -99,6 +99,17 @@ def test_prompts() -> None:
         ("x", {"speculation": "off"}, r"speculation: expected Speculation.off\(\), .auto\(\) or .on\(...\), got str"),
         ("x", {"cache_salt": None}, "cache_salt: expected a text"),
         ("x", {"model": 1}, "model: expected a text"),
+        ("a\ud800", {}, r"prompt: not valid Unicode: the lone surrogate '\\ud800' at character 1 cannot be sent"),
+        ("x", {"stop": ["y", "\ud800"]}, r"stop\[1\]: not valid Unicode"),
+        ("x", {"cache_salt": "\udcff"}, "cache_salt: not valid Unicode"),
+        ("x", {"model": "\ud800"}, "model: not valid Unicode"),
+        ("x", {"request_id": "\ud800"}, "request_id: not valid Unicode"),
+        (
+            None,
+            {"messages": [{"role": "user", "content": "x"}, {"role": "user", "content": "\ud800"}]},
+            r"messages\[1\]: content: not valid Unicode",
+        ),
+        (None, {"messages": [{"role": "\ud800", "content": "x"}]}, r"messages\[0\]: unknown chat role '\\ud800'"),
     ],
 )
 def test_a_bad_request_is_refused_before_it_is_sent(prompt: Any, options: dict[str, Any], message: str) -> None:
@@ -109,6 +120,20 @@ def test_a_bad_request_is_refused_before_it_is_sent(prompt: Any, options: dict[s
 def test_count_tokens_needs_one_prompt() -> None:
     with pytest.raises(InvalidRequestError, match="give exactly one of a text prompt or messages"):
         wire.count_request(None, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("max_depth: Input should be at least 1 (got 0)", "depth: Input should be at least 1 (got 0)"),
+        ("max_width: too much", "width: too much"),
+        ("max_nodes: too much", "nodes: too much"),
+        ("max_tokens: too much", "max_tokens: too much"),
+        ("the node of max_depth: none", "the node of max_depth: none"),
+    ],
+)
+def test_a_refused_field_carries_the_name_that_the_caller_wrote(said: str, read: str) -> None:
+    assert wire.message_in_sdk_names(said) == read
 
 
 def test_an_enum_value_of_a_newer_server_is_named() -> None:

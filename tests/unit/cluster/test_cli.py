@@ -1,18 +1,26 @@
 """The commands against the SDK's scripted server."""
 
+import io
 import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import pytest
-from outrider import Speculation, SpeculationMode
-from outrider.testing import FakeServer
+from outrider import ReplicaInfo, ServerInfo, Speculation, SpeculationMode
+from outrider.testing import FakeServer, Fault
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from cluster.cli.generate import parse_bias, parse_speculation
 from cluster.cli.main import app
+from cluster.cli.status import model_table, replica_table
 
 
-def invoke(*words: str, stdin: str | None = None) -> Result:
+def invoke(*words: str, stdin: str | bytes | None = None) -> Result:
     return CliRunner().invoke(app, list(words), input=stdin)
 
 
@@ -89,12 +97,81 @@ def test_status() -> None:
         (["--logit-bias", "x=1"], "TOKEN_ID=BIAS"),
         (["--text", "--system", "s"], "--chat"),
         (["--rule", "lucky"], "coupled"),
+        (["--stop", "a\udcff"], "--stop: not valid UTF-8: byte 0xff at character 1"),
+        (["--stop", "ok", "--stop", "\udcff"], "--stop: not valid UTF-8: byte 0xff at character 0"),
+        (["--system", "a\udcff"], "--system: not valid UTF-8"),
+        (["--cache-salt", "a\udcff"], "--cache-salt: not valid UTF-8"),
+        (["--rule", "a\udcff"], "coupled"),
+        (["--top-k", "2147483648"], "top_k: expected an integer from 0 to 2147483647, got 2147483648"),
+        (["--depth", "-1"], "error: depth: expected an integer"),
+        (["--target", "localhost:99999"], "target: expected host:port with a port from 1 to 65535"),
+        (["--target", "a\udcff:9000"], "target: expected host:port"),
     ],
 )
 def test_bad_options_are_code_2_and_say_what_is_allowed(words: list[str], said: str) -> None:
     result = invoke("generate", "Hi", "--target", "127.0.0.1:1", *words)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["--chat", "--text"])
+def test_a_prompt_that_is_not_unicode_is_code_2(kind: str) -> None:
+    for words, stdin in ((["a\udcff"], None), (["-"], b"a\xff")):
+        result = invoke("generate", *words, "--target", "127.0.0.1:1", kind, stdin=stdin)
+        assert result.exit_code == 2
+        source = "standard input" if stdin else "prompt"
+        assert result.stderr == f"error: {source}: not valid UTF-8: byte 0xff at {'byte' if stdin else 'character'} 1\n"
+
+
+@pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
+def test_bytes_that_are_not_utf_8_are_one_line_for_a_real_process(locale: str) -> None:
+    words = [sys.executable, "-m", "cluster.cli", "generate", "--target", "127.0.0.1:1"]
+    environment = {**os.environ, "LC_ALL": locale}
+    for more, stdin in (([b"a\xff"], b""), (["-"], b"\xff")):
+        done = subprocess.run([*words, *more], input=stdin, capture_output=True, env=environment, check=False)
+        assert done.returncode == 2
+        assert done.stderr.startswith(b"error: ")
+        assert done.stderr.count(b"\n") == 1
+
+
+def test_a_refused_tree_is_described_by_the_option() -> None:
+    with FakeServer() as server:
+        server.fail_next(Fault(grpc.StatusCode.INVALID_ARGUMENT, "InvalidRequestError: max_depth: at least 1 (got 0)"))
+        result = invoke("generate", "Hi", "--target", server.target, "--depth", "0")
+    assert result.exit_code == 2
+    assert result.stderr == "error: depth: at least 1 (got 0)\n"
+
+
+@pytest.mark.parametrize("target", ["localhost:99999", "nonsense", ":", "host:", "host:abc", ""])
+def test_status_refuses_an_address_that_cannot_work(target: str) -> None:
+    result = invoke("status", "--target", target)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: target: expected host:port with a port from 1 to 65535, ")
+    assert result.stderr.endswith(f"got {target!r}\n")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:43127", "192.168.100.100:50051", "[2001:db8::8a2e:370:7334]:50051"])
+def test_addresses_stay_whole_on_a_narrow_terminal(address: str) -> None:
+    model = "/models/SmolLM2-135M-Instruct"
+    replicas = tuple(
+        ReplicaInfo(role, f"outrider#{role}#a1b2c3d4", address, 1, model, 10, 200, 4096, 1024)
+        for role in ("verifier", "drafter")
+    )
+    out = io.StringIO()
+    Console(width=80, file=out).print(replica_table(ServerInfo("0.1.0", replicas)))
+    shown = out.getvalue()
+    assert shown.count(address) == 2
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_fingerprints_are_folded_not_cut() -> None:
+    with FakeServer() as server, server.client() as client:
+        model = replace(client.model_info(), model_fingerprint="f" * 64 + "0" * 64, tokenizer_hash="a" * 64)
+    out = io.StringIO()
+    Console(width=80, file=out).print(model_table(model))
+    assert "…" not in out.getvalue()
+    assert out.getvalue().count("0") >= 64
 
 
 def test_a_file_that_does_not_exist_is_code_2(tmp_path: Path) -> None:
