@@ -1,7 +1,8 @@
 """Engines over the tiny model, and how tests run requests through them."""
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,6 +79,7 @@ def make_engine(
     max_waiting_requests: int = 64,
     max_tokens_per_step: int = 64,
     speculation: SpeculationConfig | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> VerifierEngine:
     """A started engine; the caller stops it."""
     config = VerifierConfig(
@@ -88,7 +90,7 @@ def make_engine(
         max_waiting_requests=max_waiting_requests,
         max_tokens_per_step=max_tokens_per_step,
     )
-    engine = build_engine(config, loaded, proposer or NullProposer())
+    engine = build_engine(config, loaded, proposer or NullProposer(), clock=clock)
     engine.start()
     return engine
 

@@ -27,7 +27,11 @@ Clock = Callable[[], float]
 
 
 def build_engine(
-    config: VerifierConfig, loaded: LoadedModel, proposer: Proposer, incarnation: int = 0
+    config: VerifierConfig,
+    loaded: LoadedModel,
+    proposer: Proposer,
+    incarnation: int = 0,
+    clock: Clock = time.monotonic,
 ) -> VerifierEngine:
     """Measure what steps cost, and wire a loaded model and a proposer into an engine (not started)."""
     storage, kv_cache = allocate_kv(loaded, config.kv_cache)
@@ -48,7 +52,7 @@ def build_engine(
         scheduler=Scheduler(
             kv_cache, max_running=config.max_running_requests, max_tokens_per_step=config.max_tokens_per_step
         ),
-        speculation=_speculation(config, proposer, profile, time.monotonic),
+        speculation=_speculation(config, proposer, profile, clock),
         limits=EngineLimits(
             vocab_size=loaded.vocab_size,
             context_length=loaded.context_length,
@@ -58,6 +62,7 @@ def build_engine(
         tokenizer=loaded.tokenizer,
         events=KvEventLog(incarnation),
         max_waiting=config.max_waiting_requests,
+        clock=clock,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.scheduling.simulator import LIMITS, Machine, Simulation, Totals, profile_of
+from tests.engine.scheduling.simulator import LIMITS, Machine, Simulation, Totals, profile_of
 from workers.scheduling.controller import BudgetController
 from workers.scheduling.modes import ModeSettings
 

@@ -3,8 +3,10 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from benchmarks.replay_budget import read_trace, replay
 from tests.fakes.engines import Collected, make_engine, make_request, run_all, tiny_loaded
@@ -99,10 +101,31 @@ def test_modes_can_be_mixed(loaded: LoadedModel, plain: list[Collected]) -> None
     assert [r.token_ids for r in results] == [r.token_ids for r in plain] * 2
 
 
-def test_a_useless_drafter_is_paused_and_later_requests_do_not_even_open(loaded: LoadedModel) -> None:
+class WorkClock:
+    """A machine without noise: a forward takes 5 ms, and 1 ms for each row."""
+
+    def __init__(self) -> None:
+        self._now = 1.0
+
+    def __call__(self) -> float:
+        return self._now
+
+    def count(self, _: torch.nn.Module, __: tuple[Any, ...], inputs: dict[str, Any]) -> None:
+        self._now += (5 + inputs["position_ids"].shape[1]) / 1e3
+
+
+@pytest.fixture
+def clock(loaded: LoadedModel) -> Iterator[WorkClock]:
+    clock = WorkClock()
+    handle = loaded.model.register_forward_pre_hook(clock.count, with_kwargs=True)
+    yield clock
+    handle.remove()
+
+
+def test_a_useless_drafter_is_paused_and_later_requests_do_not_even_open(loaded: LoadedModel, clock: WorkClock) -> None:
     settings = SpeculationConfig(profile_ms=0.0, probe_every_steps=0)
     proposer = Watched(always(5))
-    engine = make_engine(loaded, proposer, speculation=settings)
+    engine = make_engine(loaded, proposer, speculation=settings, clock=clock)
     long = SamplingParams(temperature=1.0, max_tokens=200, ignore_eos=True)
     [result] = run_all(engine, [make_request(PROMPTS[0], long, seed=1, mode=SpeculationMode.AUTO)])
     asked = proposer.asked

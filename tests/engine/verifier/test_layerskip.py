@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from scipy.stats import chi2
 
+from tests.engine.verifier.test_equality import PROMPTS, SAMPLINGS, requests_for
 from tests.fakes.engines import Collected, Collector, make_engine, make_request, run_all, tiny_loaded
 from tests.unit.models.test_execution import runner_for
-from tests.unit.verifier.test_equality import PROMPTS, SAMPLINGS, requests_for
 from workers.attention.forward_context import SequenceChunk, causal_mask
 from workers.core.config import LayerSkipConfig, NgramConfig, VerifierConfig
 from workers.core.errors import ConfigurationError

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.unit.draft.test_exactness import VOCAB, assert_follows, draft, emitted, expected_pairs
+from tests.engine.draft.test_exactness import VOCAB, assert_follows, draft, emitted, expected_pairs
 from workers.core.proposal import Proposal, TreeBudget
 from workers.scheduling.controller import BudgetController
 from workers.scheduling.modes import ModeSettings
