@@ -44,7 +44,7 @@ def test_never_exceeds_the_room_and_forced_comes_first(snapshot: StepSnapshot) -
             room -= len(nodes)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(snapshots())
 def test_no_other_number_of_best_nodes_would_be_better(snapshot: StepSnapshot) -> None:
     assume(not any(o.forced for o in snapshot.offers))

@@ -18,7 +18,7 @@ from cluster.gateway.service import GatewayService
 from cluster.router.membership import ReplicaRecord
 from tests.fakes.fake_verifier import FakeDirectory
 from tests.unit.gateway.conftest import ask, finished_of, text_of, tokens_of
-from workers.core.config import KvCacheConfig, ModelConfig, VerifierConfig
+from workers.core.config import KvCacheConfig, ModelConfig, SpeculationConfig, VerifierConfig
 from workers.text.tokenizer import Tokenizer
 from workers.verifier.server import VerifierServer
 
@@ -38,6 +38,7 @@ async def two_engines(tiny_target: Path, tokenizer: Tokenizer) -> AsyncIterator[
         model=ModelConfig(model=str(tiny_target), dtype="float32", num_threads=1),
         kv_cache=KvCacheConfig(num_blocks=64),
         method="ngram",
+        speculation=SpeculationConfig(profile_ms=0.0),
     )
     servers = [VerifierServer(config, verifier_id=f"verifier-{i}", incarnation=i) for i in range(2)]
     states = []
