@@ -39,8 +39,8 @@ def build(args: OutriderArgs) -> Application:
     return ingress.bind(
         gateway,
         args.model_name,
-        target.config.model.model,
-        draft.config.model.model if draft else None,
+        target.config.model.tokenizer_model,
+        draft.config.model.tokenizer_model if draft else None,
         verifiers,
         drafters,
     )

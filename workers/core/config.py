@@ -40,6 +40,11 @@ class ModelConfig(Settings):
     num_threads: int | None = Field(None, ge=1, le=1024, description="CPU threads; None = all cores")
     tensor_parallel_size: int = Field(1, ge=1, le=64, description="Must divide heads, KV heads and intermediate size")
 
+    @property
+    def tokenizer_model(self) -> str:
+        """Where its tokenizer is."""
+        return self.base or self.model
+
 
 class KvCacheConfig(Settings):
     """The paged K/V pool. Its memory is allocated once, at start."""

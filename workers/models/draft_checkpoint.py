@@ -19,10 +19,11 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from workers.core.errors import ConfigurationError
+from workers.text.source import DRAFT_DESCRIPTION
 
 __all__ = ["DraftCheckpoint", "ReducedHead", "keep_layers"]
 
-DESCRIPTION, WEIGHTS, VOCABULARY = "draft.json", "draft.safetensors", "vocabulary"
+DESCRIPTION, WEIGHTS, VOCABULARY = DRAFT_DESCRIPTION, "draft.safetensors", "vocabulary"
 PREFIXES = ("layers.", "norm.")  # of a base model's parameters that are trained
 
 

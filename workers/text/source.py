@@ -11,7 +11,7 @@ import tokenizers
 from workers.core.errors import ConfigurationError, NotFoundError
 from workers.text.chat_template import ChatTemplate
 
-__all__ = ["TokenizerSource", "read_source"]
+__all__ = ["DRAFT_DESCRIPTION", "TokenizerSource", "read_source"]
 
 HUB_FILES = [
     "tokenizer*",
@@ -21,6 +21,7 @@ HUB_FILES = [
     "generation_config.json",
     "vocab*",
 ]
+DRAFT_DESCRIPTION = "draft.json"  # of a draft checkpoint (`workers.models.draft_checkpoint`)
 SPECIAL_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
@@ -37,9 +38,11 @@ def read_source(model_ref: str) -> TokenizerSource:
     """Read by hub id, folder or GGUF file; `NotFoundError` or `ConfigurationError` say what is allowed.
 
     A folder with tokenizer.json (nearly all) is read without loading torch; GGUF files and older formats are
-    converted by transformers, which loads it.
+    converted by transformers, which loads it. A draft checkpoint has the tokenizer of its base.
     """
     path = Path(model_ref)
+    if (path / DRAFT_DESCRIPTION).is_file():
+        return read_source(_base_of(path / DRAFT_DESCRIPTION))
     if path.suffix == ".gguf":
         if not path.is_file():
             raise NotFoundError(f"model {model_ref!r}: there is no such GGUF file")
@@ -48,6 +51,13 @@ def read_source(model_ref: str) -> TokenizerSource:
     if (folder / "tokenizer.json").is_file():
         return _from_folder(folder)
     return _converted(model_ref, str(folder))
+
+
+def _base_of(description: Path) -> str:
+    try:
+        return str(json.loads(description.read_text(encoding="utf-8"))["base"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigurationError(f"draft checkpoint: {str(description)!r} cannot be read ({error})") from None
 
 
 def _hub_folder(model_ref: str) -> Path:
