@@ -25,7 +25,7 @@ def demo_document(
     http_port: int,
 ) -> dict[str, Any]:
     """Target in `target`; the draft is a folder of its own, or some of the target's layers."""
-    model: dict[str, Any] = {"num_threads": 1, "max_context_length": 1024}  # one core each: they work side by side
+    model: dict[str, Any] = {"num_threads": 1, "max_context_length": 512}  # one core each: they work side by side
     engine: dict[str, Any] = {"kv_cache": {"block_size": 16, "num_blocks": 256}}
     draft_model = model | {"model": str(draft or target)}
     if draft_layers is not None:
