@@ -12,6 +12,7 @@ import psutil
 
 __all__ = ["provenance"]
 
+SOURCES = (":/", ":(top,exclude)benchmarks/results")  # results that were just written are no change of the program
 PACKAGES = ("torch", "transformers", "ray", "grpcio", "numpy")
 
 
@@ -19,7 +20,7 @@ def provenance(argv: list[str] | None = None, **more: Any) -> dict[str, Any]:
     """Where a result comes from, as JSON; `argv` is the command (default: this process's own)."""
     return {
         "commit": _git("rev-parse", "HEAD"),
-        "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no", "--", *SOURCES)),
         "argv": argv or [Path(sys.argv[0]).name, *sys.argv[1:]],
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
