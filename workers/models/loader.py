@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from workers.attention.paged import ATTENTION_NAME, register
 from workers.core.config import ModelConfig
 from workers.core.errors import ConfigurationError, NotFoundError
+from workers.core.threads import run_apart
 from workers.models.draft_checkpoint import DraftCheckpoint, keep_layers
 from workers.models.loaded import LoadedModel
 from workers.models.packed import bf16_is_native, pack_for_cpu
@@ -28,6 +29,10 @@ _HASHED_BYTES = 1 << 22  # of each tensor; whole tensors below it
 
 def load_model(config: ModelConfig) -> LoadedModel:
     """Load and prepare; raises `NotFoundError` or `ConfigurationError` with what is allowed."""
+    return run_apart(lambda: _load(config))
+
+
+def _load(config: ModelConfig) -> LoadedModel:
     device = torch.device(config.device)
     dtype = _resolve_dtype(config, device)
     if config.num_threads is not None:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from workers.core.config import SpeculationConfig, VerifierConfig
+from workers.core.threads import run_apart
 from workers.kvcache.events import KvEventLog
 from workers.models.loaded import LoadedModel
 from workers.proposers.base import Proposer
@@ -37,15 +38,19 @@ def build_engine(
     storage, kv_cache = allocate_kv(loaded, config.kv_cache)
     runner = ModelRunner(loaded, storage)
     target = TargetAccess(runner, kv_cache)
-    if isinstance(proposer, DraftsWithTarget):
-        proposer.attach(target)
-    profile = profile_steps(
-        runner,
-        num_slots=config.kv_cache.num_tokens,
-        context_length=loaded.context_length,
-        max_rows=config.max_tokens_per_step,
-        limit_ms=0.0 if config.method == "none" else config.speculation.profile_ms,
-    )
+
+    def prepare() -> list[CostSample]:
+        if isinstance(proposer, DraftsWithTarget):
+            proposer.attach(target)
+        return profile_steps(
+            runner,
+            num_slots=config.kv_cache.num_tokens,
+            context_length=loaded.context_length,
+            max_rows=config.max_tokens_per_step,
+            limit_ms=0.0 if config.method == "none" else config.speculation.profile_ms,
+        )
+
+    profile = run_apart(prepare)
     return VerifierEngine(
         step=VerifyStep(runner, kv_cache, storage, target.drafts),
         kv_cache=kv_cache,
