@@ -35,7 +35,7 @@ def measure_decoding(folder: Path, loaded: LoadedModel, tokens: int = 48) -> dic
     """Tokens per second: transformers (bf16), one request, eight requests; and whether both write the same text."""
     tokenizer = Tokenizer.load(str(folder))
     prompts = [tokenizer.encode_chat([Message("user", q)]) for q in QUESTIONS]
-    reference = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+    reference = run_apart(lambda: AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval())
     rates: dict[str, list[float]] = {"transformers": [], "one": [], "eight": []}
     for round_number in range(ROUNDS):
         prompt = prompts[round_number]
