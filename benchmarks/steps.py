@@ -9,8 +9,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from workers.attention.forward_context import SequenceChunk
-from workers.kvcache.storage import KvStorage
 from workers.models.loaded import LoadedModel
+from workers.runner.kv_memory import storage_for
 from workers.runner.model_runner import ModelRunner
 
 __all__ = ["measure_steps"]
@@ -22,14 +22,7 @@ ROUNDS = 15
 
 def measure_steps(loaded: LoadedModel) -> dict[str, Any]:
     """Milliseconds of the forward pass of one request at 128 tokens of context, and the arithmetic bound."""
-    storage = KvStorage(
-        num_layers=loaded.num_layers,
-        num_slots=512,
-        num_kv_heads=loaded.num_kv_heads,
-        head_dim=loaded.head_dim,
-        dtype=loaded.kv_dtype,
-    )
-    runner = ModelRunner(loaded, storage)
+    runner = ModelRunner(loaded, storage_for(loaded, 512))
     times: dict[int, list[float]] = {n: [] for n in NODES}
     for n in NODES:
         runner.forward([_chunk(n)])

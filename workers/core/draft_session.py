@@ -1,8 +1,10 @@
 """What a verifier tells a drafter about one session."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workers.core.proposal import TreeBudget
+from workers.core.request import GenerationRequest
 from workers.core.sampling_params import SamplingParams, VerificationRule
 
 __all__ = ["SessionCommit", "SessionOpening"]
@@ -21,6 +23,28 @@ class SessionOpening:
     rule: VerificationRule
     budget: TreeBudget
     cache_salt: str = ""
+
+    @staticmethod
+    def of(
+        request: GenerationRequest,
+        *,
+        session_id: int,
+        token_ids: Sequence[int],
+        epoch: int = 0,
+        budget: TreeBudget | None = None,
+    ) -> "SessionOpening":
+        """Of a verifier's request with these committed tokens; `budget`: None = the request's own."""
+        return SessionOpening(
+            session_id=session_id,
+            epoch=epoch,
+            token_ids=tuple(token_ids),
+            prompt_tokens=len(request.prompt_token_ids),
+            sampling=request.sampling,
+            seed=request.seed,
+            rule=request.rule,
+            budget=budget or request.budget,
+            cache_salt=request.cache_salt,
+        )
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,16 @@
-"""Writes a draft checkpoint as a plain transformers folder, for vLLM, TensorRT-LLM and everyone else."""
+"""Writes models as plain transformers folders, which vLLM, TensorRT-LLM and everyone else load as they are."""
 
 import shutil
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from workers.core.errors import ConfigurationError
 from workers.models.draft_checkpoint import DraftCheckpoint
 from workers.models.loader import model_source
 
-__all__ = ["export_draft"]
+__all__ = ["export_draft", "save_model"]
 
 TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "*.model", "chat_template*")
 
@@ -28,8 +28,17 @@ def export_draft(ref: str, folder: Path, base: str | None = None) -> None:
     head = model.get_output_embeddings()
     checkpoint.apply(ref, model)
     model.set_output_embeddings(head)
+    save_model(model, base or checkpoint.base, folder)
+
+
+def save_model(model: PreTrainedModel, ref: str, folder: Path) -> None:
+    """Weights and configuration of `model`, and the tokenizer of `ref`, the model that it was."""
     model.save_pretrained(folder)
+    source = model_source(ref)
     origin = Path(source["pretrained_model_name_or_path"])
-    for pattern in TOKENIZER_FILES if origin.is_dir() else ():
+    if "gguf_file" in source or not origin.is_dir():
+        AutoTokenizer.from_pretrained(**source).save_pretrained(folder)
+        return
+    for pattern in TOKENIZER_FILES:
         for path in origin.glob(pattern):
             shutil.copy2(path, folder)

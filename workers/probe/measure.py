@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from workers.core.sampling_params import SpeculationMode, VerificationRule
-from workers.kvcache.storage import KvStorage
 from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
 from workers.probe.config import ProbeConfig
 from workers.probe.findings import Acceptance, Cost, DraftCost, Findings, Speed, Tree
 from workers.probe.rig import Rig, open_rig
 from workers.probe.verdict import predicted_speedup
+from workers.runner.kv_memory import storage_for
 from workers.runner.model_runner import ModelRunner
 from workers.text.prompt_file import tokenize_prompts
 from workers.verifier.offline import Answered
@@ -50,16 +50,8 @@ def probe(config: ProbeConfig, report: Report = lambda _: None) -> Findings:
 
 
 def _verify_ms(loaded: LoadedModel) -> dict[int, float]:
-    storage = KvStorage(
-        num_layers=loaded.num_layers,
-        num_slots=PROFILE_SLOTS,
-        num_kv_heads=loaded.num_kv_heads,
-        head_dim=loaded.head_dim,
-        dtype=loaded.kv_dtype,
-        device=loaded.device,
-    )
     samples = profile_steps(
-        ModelRunner(loaded, storage),
+        ModelRunner(loaded, storage_for(loaded, PROFILE_SLOTS)),
         num_slots=PROFILE_SLOTS,
         context_length=loaded.context_length,
         max_rows=PROFILE_SLOTS,

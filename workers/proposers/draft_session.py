@@ -75,16 +75,8 @@ class RemoteSession:
         self.known_len, self.answered_len, self.strikes = len(self.tokens), 0, 0
         self.proposal = None
         self.sent_at.clear()
-        return SessionOpening(
-            session_id=self.key,
-            epoch=self.epoch,
-            token_ids=tuple(self.tokens),
-            prompt_tokens=len(self.request.prompt_token_ids),
-            sampling=self.request.sampling,
-            seed=self.request.seed,
-            rule=self.request.rule,
-            budget=self.budget,
-            cache_salt=self.request.cache_salt,
+        return SessionOpening.of(
+            self.request, session_id=self.key, token_ids=self.tokens, epoch=self.epoch, budget=self.budget
         )
 
     def detach(self) -> None:

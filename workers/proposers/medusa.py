@@ -68,19 +68,8 @@ class MedusaProposer:
         return len(self._sessions)
 
     def open(self, session: DraftSession) -> None:
-        request = session.request
-        opening = SessionOpening(
-            session_id=session.key,
-            epoch=0,
-            token_ids=tuple(session.token_ids),
-            prompt_tokens=len(request.prompt_token_ids),
-            sampling=request.sampling,
-            seed=request.seed,
-            rule=request.rule,
-            budget=request.budget,
-        )
         expander = Expander(
-            opening,
+            SessionOpening.of(session.request, session_id=session.key, token_ids=session.token_ids),
             vocab_size=self._vocab_size,
             eos_token_ids=self._eos,
             buffer=self._buffer,

@@ -10,7 +10,7 @@ from workers.kvcache.manager import KvCacheManager
 from workers.kvcache.storage import KvStorage
 from workers.models.loaded import LoadedModel
 
-__all__ = ["allocate_kv"]
+__all__ = ["allocate_kv", "storage_for"]
 
 
 def allocate_kv(loaded: LoadedModel, cache: KvCacheConfig) -> tuple[KvStorage, KvCacheManager]:
@@ -24,14 +24,7 @@ def allocate_kv(loaded: LoadedModel, cache: KvCacheConfig) -> tuple[KvStorage, K
             f"kv_cache: {cache.num_blocks} blocks of {cache.block_size} tokens need {needed / 2**30:.1f} GiB, "
             f"{loaded.device} has {available / 2**30:.1f} GiB; lower num_blocks"
         )
-    storage = KvStorage(
-        num_layers=loaded.num_layers,
-        num_slots=cache.num_tokens,
-        num_kv_heads=loaded.num_kv_heads,
-        head_dim=loaded.head_dim,
-        dtype=loaded.kv_dtype,
-        device=loaded.device,
-    )
+    storage = storage_for(loaded, cache.num_tokens)
     manager = KvCacheManager(
         num_blocks=cache.num_blocks,
         block_size=cache.block_size,
@@ -39,6 +32,18 @@ def allocate_kv(loaded: LoadedModel, cache: KvCacheConfig) -> tuple[KvStorage, K
         prefix_caching=cache.prefix_caching,
     )
     return storage, manager
+
+
+def storage_for(loaded: LoadedModel, num_slots: int) -> KvStorage:
+    """The tensors alone."""
+    return KvStorage(
+        num_layers=loaded.num_layers,
+        num_slots=num_slots,
+        num_kv_heads=loaded.num_kv_heads,
+        head_dim=loaded.head_dim,
+        dtype=loaded.kv_dtype,
+        device=loaded.device,
+    )
 
 
 def _device_memory(device: torch.device) -> int:

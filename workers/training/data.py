@@ -86,6 +86,7 @@ def _engine_config(config: DataConfig, prompts: list[list[int]]) -> VerifierConf
     longest = max(map(len, prompts)) + config.max_tokens + 2
     return VerifierConfig(
         model=config.model,
+        method="none",
         kv_cache=KvCacheConfig(num_blocks=config.concurrency * (longest // KvCacheConfig().block_size + 2)),
         max_running_requests=config.concurrency,
         max_waiting_requests=config.concurrency,

@@ -37,10 +37,12 @@ def last_metrics(log: Sequence[dict[str, Any]]) -> dict[str, float]:
     return {name.removeprefix("eval_"): value for name, value in last.items() if name.startswith("eval_")}
 
 
-def data_origin(folder: Path) -> dict[str, Any]:
-    """Hash of the answers, and how they were made."""
-    digest = xxhash.xxh3_128((folder / "answers.jsonl").read_bytes()).hexdigest()
-    made = folder / "provenance.json"
+def data_origin(data: Path) -> dict[str, Any]:
+    """Of a folder of answers: their hash, and how they were made. Of a text file: its hash."""
+    if not data.is_dir():
+        return {"xxh3_128": xxhash.xxh3_128(data.read_bytes()).hexdigest()}
+    digest = xxhash.xxh3_128((data / "answers.jsonl").read_bytes()).hexdigest()
+    made = data / "provenance.json"
     return {"xxh3_128": digest, "provenance": json.loads(made.read_text()) if made.is_file() else None}
 
 

@@ -1,11 +1,11 @@
 """Medusa heads, good or hostile, never change a token."""
 
-import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.engine.verifier.test_equality import PROMPTS, SAMPLINGS
 from tests.fakes.engines import Collected, Collector, make_engine, make_request, run_all, tiny_loaded
 from tests.fakes.medusa_heads import heads_config, knowing_heads, proposer_of, random_heads
 from workers.core.request import GenerationRequest
@@ -13,26 +13,6 @@ from workers.core.sampling_params import SamplingParams, SpeculationMode, Verifi
 from workers.models.loaded import LoadedModel
 from workers.proposers.medusa import MedusaProposer
 
-PROMPTS = [[random.Random(i).randrange(3, 512) for _ in range(5 + 9 * i)] for i in range(4)]
-SAMPLINGS = {
-    "greedy": SamplingParams(temperature=0.0, max_tokens=16),
-    "greedy with penalties": SamplingParams(
-        temperature=0.0, max_tokens=16, repetition_penalty=1.3, frequency_penalty=0.5, presence_penalty=0.3
-    ),
-    "sampled": SamplingParams(temperature=0.8, max_tokens=16),
-    "sampled with everything": SamplingParams(
-        temperature=1.2,
-        top_k=50,
-        top_p=0.9,
-        min_p=0.01,
-        repetition_penalty=1.2,
-        presence_penalty=0.5,
-        logit_bias={7: 2.0, 9: -100.0},
-        max_tokens=16,
-        min_tokens=6,
-        stop_token_ids=(11, 12, 13, 14, 15, 16, 17, 18),
-    ),
-}
 HEADS = ["knowing", "random", "random, shared, reduced", "random, two layers"]
 
 Load = Callable[[str, str], MedusaProposer]

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from tests.fakes.answers import tiny_answers
 from workers.attention.forward_context import SequenceChunk, causal_mask
 from workers.core.config import ModelConfig
 from workers.core.errors import ConfigurationError
@@ -21,8 +22,6 @@ from workers.runner.model_runner import ModelRunner
 from workers.text.tokenizer import Tokenizer
 from workers.training.answers import Answer
 from workers.training.batches import buckets, split
-from workers.training.data import generate_data
-from workers.training.data_config import DataConfig
 from workers.training.draft.config import DraftTrainingConfig
 from workers.training.draft.student import collate_answers
 from workers.training.draft.train import train_draft
@@ -34,19 +33,9 @@ from workers.training.vocabulary import frequent_tokens
 
 @pytest.fixture(scope="module")
 def answers(tiny_target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("answers")
-    prompts = folder / "prompts.jsonl"
-    prompts.write_text("".join(json.dumps({"prompt": f"number {n}"}) + "\n" for n in range(24)))
-    generate_data(
-        DataConfig(
-            model=ModelConfig(model=str(tiny_target), dtype="float32"),
-            prompts=prompts,
-            output=folder / "data",
-            max_tokens=24,
-            temperatures=(0.0,),
-        )
+    return tiny_answers(
+        tiny_target, tmp_path_factory.mktemp("answers"), (f"number {n}" for n in range(24)), max_tokens=24
     )
-    return folder / "data"
 
 
 def config(tiny_target: Path, answers: Path, output: Path, **optimizer: object) -> DraftTrainingConfig:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.fakes.answers import tiny_answers
 from tests.fakes.engines import make_engine, make_request, run_all, tiny_loaded
 from workers.core.config import MedusaConfig, ModelConfig, VerifierConfig
 from workers.core.errors import ConfigurationError
@@ -18,8 +19,6 @@ from workers.medusa.config import HeadsConfig
 from workers.medusa.heads import MedusaHeads
 from workers.proposers.medusa import MedusaProposer
 from workers.training.answers import Answer
-from workers.training.data import generate_data
-from workers.training.data_config import DataConfig
 from workers.training.folders import replacing
 from workers.training.medusa.config import HeadsSettings, MedusaTrainingConfig
 from workers.training.medusa.student import HeadsLoss, MedusaStudent, collate_rows
@@ -32,19 +31,9 @@ from workers.verifier.proposer import build_proposer
 @pytest.fixture(scope="module")
 def answers(tiny_target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two prompts, asked again and again: what follows can be learnt by heart."""
-    folder = tmp_path_factory.mktemp("answers")
-    prompts = folder / "prompts.jsonl"
-    prompts.write_text("".join(json.dumps({"prompt": f"number {n % 2}"}) + "\n" for n in range(20)))
-    generate_data(
-        DataConfig(
-            model=ModelConfig(model=str(tiny_target), dtype="float32"),
-            prompts=prompts,
-            output=folder / "data",
-            max_tokens=24,
-            temperatures=(0.0,),
-        )
+    return tiny_answers(
+        tiny_target, tmp_path_factory.mktemp("answers"), (f"number {n % 2}" for n in range(20)), max_tokens=24
     )
-    return folder / "data"
 
 
 def config(target: Path, answers: Path, output: Path, **heads: object) -> MedusaTrainingConfig:

@@ -8,12 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.fakes.answers import tiny_answers
 from tests.fakes.engines import make_engine, make_request, run_all, tiny_loaded
-from workers.core.config import ModelConfig
 from workers.core.sampling_params import SamplingParams
 from workers.proposers.medusa import MedusaProposer
-from workers.training.data import generate_data
-from workers.training.data_config import DataConfig
 from workers.training.medusa.config import HeadsSettings, Medusa2TrainingConfig
 from workers.training.medusa.train_joint import train_medusa2
 from workers.training.optimizer_config import OptimizerConfig
@@ -21,19 +19,9 @@ from workers.training.optimizer_config import OptimizerConfig
 
 @pytest.fixture(scope="module")
 def answers(tiny_target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("answers")
-    prompts = folder / "prompts.jsonl"
-    prompts.write_text("".join(json.dumps({"prompt": f"number {n % 3}"}) + "\n" for n in range(20)))
-    generate_data(
-        DataConfig(
-            model=ModelConfig(model=str(tiny_target), dtype="float32"),
-            prompts=prompts,
-            output=folder / "data",
-            max_tokens=16,
-            temperatures=(0.0,),
-        )
+    return tiny_answers(
+        tiny_target, tmp_path_factory.mktemp("answers"), (f"number {n % 3}" for n in range(20)), max_tokens=16
     )
-    return folder / "data"
 
 
 def config(target: Path, answers: Path, output: Path, **more: object) -> Medusa2TrainingConfig:

@@ -137,18 +137,8 @@ class LayerSkipProposer:
 
     def _expander(self, session: DraftSession) -> Expander:
         loaded = self._attached.runner.loaded
-        request = session.request
         return Expander(
-            SessionOpening(
-                session_id=session.key,
-                epoch=0,
-                token_ids=tuple(session.token_ids),
-                prompt_tokens=len(request.prompt_token_ids),
-                sampling=request.sampling,
-                seed=request.seed,
-                rule=request.rule,
-                budget=request.budget,
-            ),
+            SessionOpening.of(session.request, session_id=session.key, token_ids=session.token_ids),
             vocab_size=loaded.vocab_size,
             eos_token_ids=loaded.eos_token_ids,
             buffer=self._buffer,

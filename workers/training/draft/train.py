@@ -5,7 +5,6 @@ from functools import partial
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from workers.core.config import ModelConfig
 from workers.core.errors import ConfigurationError
 from workers.models.draft_checkpoint import DraftCheckpoint, keep_layers
 from workers.models.loader import model_source
@@ -48,7 +47,7 @@ def train_draft(config: DraftTrainingConfig) -> dict[str, float]:
 
 
 def _initial_draft(config: DraftTrainingConfig) -> PreTrainedModel:
-    source = model_source(ModelConfig(model=config.target).model)
+    source = model_source(config.target)
     draft: PreTrainedModel = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
     if not hasattr(draft.base_model, "layers") or not hasattr(draft.base_model, "norm"):
         raise ConfigurationError(f"{config.target!r}: a draft can be made of models with `layers` and `norm` only")

@@ -1,14 +1,12 @@
 """`outrider train layerskip`: make a model's early layers good drafts of its last."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
-import xxhash
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, set_seed
+from transformers import AutoModelForCausalLM, PreTrainedModel, set_seed
 
-from workers.core.config import ModelConfig
 from workers.core.errors import ConfigurationError
+from workers.models.export import save_model
 from workers.models.loader import model_source
 from workers.text.tokenizer import Tokenizer
 from workers.training.batches import split
@@ -24,7 +22,7 @@ __all__ = ["train_layerskip"]
 
 def train_layerskip(config: LayerSkipTrainingConfig) -> dict[str, float]:
     """Train, and write a plain transformers folder; returns the last validation metrics."""
-    source = model_source(ModelConfig(model=config.model).model)
+    source = model_source(config.model)
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
     training, validation = _data(config, model.config.hidden_size)
     set_seed(config.optimizer.seed)
@@ -41,9 +39,8 @@ def train_layerskip(config: LayerSkipTrainingConfig) -> dict[str, float]:
     )
     trained = model if adapted is None else adapted.merge_and_unload()
     with replacing(config.output) as folder:
-        trained.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(**source).save_pretrained(folder)
-        write_origin(folder, config, _origin(config.data), log, f"early exits of {config.model}")
+        save_model(trained, config.model, folder)
+        write_origin(folder, config, data_origin(config.data), log, f"early exits of {config.model}")
     return last_metrics(log)
 
 
@@ -75,7 +72,3 @@ def _with_lora(model: PreTrainedModel, config: LoraConfig) -> Any:
         r=config.rank, lora_alpha=config.alpha, target_modules="all-linear", task_type="CAUSAL_LM"
     )
     return peft.get_peft_model(model, settings)
-
-
-def _origin(data: Path) -> dict[str, Any]:
-    return data_origin(data) if data.is_dir() else {"xxh3_128": xxhash.xxh3_128(data.read_bytes()).hexdigest()}

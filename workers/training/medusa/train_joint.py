@@ -12,6 +12,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from workers.core.config import ModelConfig
+from workers.models.export import save_model
 from workers.models.loader import load_model, model_source
 from workers.training.answers import AnswerReader
 from workers.training.batches import AnswerBatches, split
@@ -20,7 +21,6 @@ from workers.training.medusa.config import Medusa2TrainingConfig
 from workers.training.medusa.joint import JointStudent, StepCounter, collate_joint
 from workers.training.medusa.train import initial_heads, rank_accuracies, write_trained
 from workers.training.run_folder import checkpoints_of, data_origin, last_metrics, write_origin
-from workers.training.saved_model import save_model
 from workers.training.trainer import fit
 
 __all__ = ["perplexity", "train_medusa2"]
