@@ -16,7 +16,7 @@ from workers.attention.forward_context import AttentionGroup, SequenceChunk
 __all__ = ["build_groups", "partition"]
 
 MOST_PADDING = 0.25  # of a group's keys
-MOST_KEYS = 8192  # of a group, padding included; a longer context stays alone
+MOST_KEYS = 2048  # of a group, padding included; a longer context stays alone
 
 
 def partition(sizes: Sequence[tuple[int, int]]) -> list[list[int]]:

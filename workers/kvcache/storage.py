@@ -23,6 +23,7 @@ class KvStorage:
     ) -> None:
         self.data = torch.zeros(num_layers, num_slots, 2, num_kv_heads, head_dim, dtype=dtype, device=device)
         self.layers = list(self.data.unbind())  # each [slots, 2, kv_heads, head_dim]
+        self._gathered = self.data.new_empty(0, 2, num_kv_heads, head_dim)
 
     @staticmethod
     def bytes_per_slot(num_layers: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype) -> int:
@@ -41,8 +42,13 @@ class KvStorage:
         self.layers[layer].index_copy_(0, slots, torch.stack((keys, values), dim=1))
 
     def read(self, layer: int, slots: torch.Tensor) -> torch.Tensor:
-        """K and V at `slots` [n]: [n, 2, kv_heads, head_dim]."""
-        return self.layers[layer].index_select(0, slots)
+        """K and V at `slots` [n]: [n, 2, kv_heads, head_dim]; valid until the next `read`.
+
+        All reads gather into one buffer: fresh memory of this size costs the CPU about as much as the copy.
+        """
+        if len(self._gathered) < len(slots):
+            self._gathered = self.data.new_empty(len(slots), *self.data.shape[2:])
+        return torch.index_select(self.layers[layer], 0, slots, out=self._gathered[: len(slots)])
 
     def move(self, source_slots: torch.Tensor, target_slots: torch.Tensor) -> None:
         """Copy slots to other slots in all layers (sources are read before targets are written)."""
