@@ -113,7 +113,7 @@ def _draft_costs(rig: Rig, name: str, config: ProbeConfig, prompts: Prompts, rep
             report(f"{name}: cost of drafting, tree {tree}, {concurrency} at a time")
             requests = [
                 rig.request(index, prompt, SpeculationMode.ON, tree, temperature=0.0, max_tokens=BURST_TOKENS)
-                for index, prompt in enumerate(_cycled(prompts, concurrency))
+                for index, prompt in enumerate(_cycled(prompts, max(concurrency, 2)))
             ]
             rig.run(requests, concurrency)
             costs.append(DraftCost(name, tree, concurrency, rig.drafting.ms_per_step))
@@ -130,7 +130,8 @@ def _speeds(
         for concurrency in config.concurrency:
             best = max(candidates, key=lambda a: predicted_speedup(a, cost, concurrency))
             report(f"{best.proposer}: speed, tree {best.tree}, temperature {temperature:g}, {concurrency} at a time")
-            rates = _rates(rig, config, _cycled(prompts, concurrency), best.tree, temperature, concurrency)
+            wave = _cycled(prompts, max(concurrency, config.speed_prompts))
+            rates = _rates(rig, config, wave, best.tree, temperature, concurrency)
             promised = predicted_speedup(best, cost, concurrency)
             speeds.append(Speed(best.proposer, best.tree, temperature, concurrency, *rates, predicted=promised))
     return speeds
@@ -162,6 +163,5 @@ def _rates(
     return off, on, auto
 
 
-def _cycled(prompts: Prompts, concurrency: int) -> Prompts:
-    """One wave of requests, two when they are few."""
-    return [prompts[index % len(prompts)] for index in range(max(concurrency, 2))]
+def _cycled(prompts: Prompts, count: int) -> Prompts:
+    return [prompts[index % len(prompts)] for index in range(count)]

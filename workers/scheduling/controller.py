@@ -108,12 +108,14 @@ class BudgetController:
         nodes = decide(StepSnapshot(load, float(load.requests), self.cost, 1 << 20, offers)).nodes
         tokens, pending = float(load.requests), []
         for key, offer, chosen in zip(keys, offers, nodes, strict=True):
-            gain = sum(offer.survivals[n] for n in chosen)
+            gain, rows = sum(offer.survivals[n] for n in chosen), len(chosen)
+            if self._sessions[key].probing:  # it is to be found out what it is worth: it counts as if all were right
+                gain, rows = float(PROBE_BUDGET.max_depth), PROBE_BUDGET.max_nodes
             if key in due:
-                pending.append(Pending(gain, len(chosen), *due[key]))
+                pending.append(Pending(gain, rows, *due[key]))
             else:
                 tokens += gain
-                load = load.with_rows(len(chosen))
+                load = load.with_rows(rows)
         return grace_ms(tokens, load, self.cost, pending, max_grace_ms)
 
     def choose(
@@ -162,7 +164,8 @@ class BudgetController:
         decided = {-1, *accepted}
         if num_emitted == len(accepted) and accepted:
             decided.discard(accepted[-1])
-        self._survival.learn(session.kind, conditionals_of(verified), decided, set(accepted), session.factor)
+        expected = self._survival.learn(session.kind, conditionals_of(verified), decided, set(accepted), session.factor)
+        session.surprise += len(accepted) - expected
 
     def record_step(self, load: StepLoad, ms: float, *, wait_ms: float = 0.0, draft_ms: float = 0.0) -> None:
         """A step without prompts took `ms`, waiting and drafting in the verifier not included."""

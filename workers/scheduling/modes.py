@@ -6,7 +6,8 @@ more than one that is active, so that noise around break-even moves nothing. Wit
 that cost nothing when they are missing (prompt lookup) stay welcome.
 
 Probes: while requests are paused, one of them is now and then given a few nodes for a few steps, to see whether its
-text or the drafter has changed. Each probe that changes nothing doubles the time to the next.
+text or the drafter has changed. A probe in which more was accepted than expected goes on until that is understood. Each
+probe that changes nothing doubles the time to the next.
 
 Control steps: what drafting costs a verifier that shares its machine shows only in steps without it. While requests are
 active they are now and then paused together for a few steps.
@@ -23,6 +24,7 @@ from workers.scheduling.step_cost import StepCost, StepLoad
 __all__ = ["Evaluation", "ModeSettings", "Modes", "evaluate"]
 
 PROBE_STEPS = 4
+SURPRISE = 1.0  # accepted nodes beyond the expected ones, in PROBE_STEPS
 PROBE_BUDGET = TreeBudget(max_depth=3, max_width=2, max_nodes=4)
 MAX_PROBE_INTERVAL = 2048
 CONTROL_STEPS = 6
@@ -130,7 +132,11 @@ class Modes:
             if probing.arrived or probing.misses:
                 probing.probing -= 1
             if probing.probing == 0:
-                self._end_probe(probing, wanted=probing.key in evaluation.wanted)
+                wanted = probing.key in evaluation.wanted
+                if not wanted and probing.surprise >= SURPRISE:
+                    self._begin_probe(probing)
+                else:
+                    self._end_probe(probing, wanted=wanted)
             return
         paused = [s for s in sessions if not s.active]
         if not self._settings.probe_every or not paused:
@@ -139,7 +145,11 @@ class Modes:
         if self._until_probe <= 0:
             session = max(paused, key=lambda s: sum(s.profile.expected()))
             session.set_active(True)
-            session.probing = PROBE_STEPS
+            self._begin_probe(session)
+
+    @staticmethod
+    def _begin_probe(session: Session) -> None:
+        session.probing, session.surprise = PROBE_STEPS, 0.0
 
     def _end_probe(self, session: Session, *, wanted: bool) -> None:
         if not wanted:

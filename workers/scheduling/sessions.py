@@ -64,6 +64,7 @@ class Session:
     taken: float | None = None  # nodes verified per step, on average
     deepest: float = 0.0
     probing: int = 0  # steps left of a probe
+    surprise: float = 0.0  # accepted nodes beyond the expected ones, since a probe began or went on
 
     def set_active(self, active: bool) -> None:
         self.active = active

@@ -96,13 +96,20 @@ class SurvivalModel:
 
     def learn(
         self, kind: str, shape: Conditionals, decided: set[int], accepted: set[int], factor: RequestFactor
-    ) -> None:
-        """Count the verified nodes whose parent is in `decided`: the walk chose among that parent's children."""
+    ) -> float:
+        """Count the verified nodes whose parent is in `decided`: the walk chose among that parent's children.
+
+        Returns how many of them were expected to be accepted.
+        """
+        total = 0.0
         for node, parent in enumerate(shape.parents):
             if parent in decided:
                 depth, rank, hint = shape.depths[node], shape.ranks[node], shape.hints[node]
-                factor.record(self.conditional(kind, depth, rank, hint), node in accepted)
+                expected = self.conditional(kind, depth, rank, hint)
+                total += expected
+                factor.record(expected, node in accepted)
                 self.observe(kind, depth, rank, hint, node in accepted)
+        return total
 
 
 def survivals_of(model: SurvivalModel, kind: str, shape: Conditionals, factor: float) -> tuple[float, ...]:

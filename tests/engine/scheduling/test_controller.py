@@ -67,6 +67,21 @@ def test_probes_find_a_drafter_that_became_good() -> None:
     assert simulation.run(200, 2).rate > 1.8 * simulate(CPU, 0.9, "off").run(200, 2).rate
 
 
+def test_a_probe_that_surprises_goes_on_until_it_is_understood() -> None:
+    """Short requests, one at a time: none lives long enough for the evidence of several probes."""
+    simulation = simulate(CPU, 0.0)
+    for _ in range(10):
+        simulation.run(64, 1)
+        simulation.run(0, 0)
+    simulation.acceptance = 0.95
+    asked = []
+    for _ in range(14):
+        asked.append(simulation.run(64, 1).asked)
+        simulation.run(0, 0)
+    assert max(asked[:10]) > 40, "within two of the longest pauses"
+    assert min(asked[10:]) > 40, "and from then on always"
+
+
 def test_without_probes_a_paused_request_stays_paused() -> None:
     simulation = simulate(CPU, 0.0, probe_every=0)
     simulation.run(300, 1)

@@ -20,5 +20,11 @@ class DraftTrainingConfig(Settings):
     vocabulary_size: int | None = Field(
         8192, ge=16, description="Most frequent answer tokens that the draft can propose; None = all"
     )
+    state_weight: float = Field(
+        0.0,
+        ge=0.0,
+        le=100.0,
+        description="Of the distance to the target's last states, beside the cross-entropy",
+    )
     max_length: int = Field(512, ge=16, le=100_000, description="Longer answers are cut, in tokens with their prompt")
     optimizer: OptimizerConfig = OptimizerConfig()

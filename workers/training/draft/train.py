@@ -26,7 +26,7 @@ def train_draft(config: DraftTrainingConfig) -> dict[str, float]:
     hidden_size, vocab_size = draft.config.hidden_size, draft.config.vocab_size
     reader = AnswerReader(config.data, hidden_size)
     tokens = frequent_tokens(reader.answers, config.vocabulary_size or vocab_size, vocab_size)
-    student = DraftStudent(draft, tokens)
+    student = DraftStudent(draft, tokens, config.state_weight)
     settings = config.optimizer
     training, validation = split(len(reader), settings.validation_answers, settings.seed)
     collate = partial(collate_answers, max_length=config.max_length)
