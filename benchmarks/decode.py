@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-from benchmarks.engine_rig import engine_for, request_for, run_together
+from benchmarks.engine_rig import engine_for, request_for
 from workers.core.sampling_params import SpeculationMode
 from workers.core.threads import run_apart
 from workers.models.loaded import LoadedModel
 from workers.text.chat_template import Message
 from workers.text.tokenizer import Tokenizer
+from workers.verifier.offline import run_together
 
 __all__ = ["measure_decoding"]
 

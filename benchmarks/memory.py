@@ -7,12 +7,13 @@ from typing import Any
 
 import psutil
 
-from benchmarks.engine_rig import engine_for, request_for, run_together
+from benchmarks.engine_rig import engine_for, request_for
 from workers.core.config import ModelConfig, NgramConfig
 from workers.core.sampling_params import SpeculationMode
 from workers.models.loader import load_model
 from workers.models.tiny import build_tiny_model
 from workers.proposers.ngram import NgramProposer
+from workers.verifier.offline import run_together
 
 __all__ = ["measure_memory"]
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from cluster.config.yaml_file import read_settings
 from workers.core.errors import OutriderError
+from workers.core.figure import figure
 from workers.core.provenance import provenance
 from workers.core.request import StepOutput
 from workers.core.sampling_params import SpeculationMode
@@ -153,20 +154,13 @@ def summarize(driven: Sequence[Level]) -> list[dict[str, Any]]:
 
 
 def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    import matplotlib  # an extra of development
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axis = pyplot.subplots(figsize=(10, 4), constrained_layout=True)
-    for mode in MODES:
-        axis.plot(range(len(rows)), [row[mode.value] for row in rows], marker="o", label=mode.value)
-    axis.set_xticks(range(len(rows)), [str(row["requests"]) for row in rows])
-    axis.set_xlabel("requests at a time, as the load rises and falls")
-    axis.set_ylabel("tokens per second, all together")
-    axis.legend()
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    with figure(path, size=(10, 4)) as axis:
+        for mode in MODES:
+            axis.plot(range(len(rows)), [row[mode.value] for row in rows], marker="o", label=mode.value)
+        axis.set_xticks(range(len(rows)), [str(row["requests"]) for row in rows])
+        axis.set_xlabel("requests at a time, as the load rises and falls")
+        axis.set_ylabel("tokens per second, all together")
+        axis.legend()
 
 
 def main() -> None:

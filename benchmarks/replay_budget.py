@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workers.core.figure import figure
 from workers.scheduling.allocation import decide
 from workers.verifier.budget_trace import snapshot_from_json
 
@@ -70,32 +71,25 @@ def _step(record: dict[str, Any], start: float) -> Replayed:
 
 def plot(steps: Sequence[Replayed], path: Path) -> None:
     """Nodes, requests, milliseconds and expected advantage over time."""
-    import matplotlib  # an extra of development
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     seconds = [s.seconds for s in steps]
-    figure, (nodes, load, cost, gain) = pyplot.subplots(4, 1, sharex=True, figsize=(11, 11), constrained_layout=True)
-    nodes.plot(seconds, [s.offered for s in steps], color="0.75", label="offered")
-    nodes.plot(seconds, [s.nodes for s in steps], label="verified")
-    nodes.set_ylabel("nodes in the step")
-    load.step(seconds, [s.requests for s in steps], color="0.6", where="post", label="requests that may speculate")
-    load.step(seconds, [s.active for s in steps], where="post", label="active")
-    load.set_ylabel("requests")
-    cost.plot(seconds, [s.ms for s in steps], ".", markersize=3, color="0.6", label="measured")
-    asked = [s for s in steps if s.expected_ms is not None]
-    cost.plot([s.seconds for s in asked], [s.expected_ms or 0.0 for s in asked], label="predicted, without waiting")
-    cost.set_ylabel("ms a step")
-    gain.plot(seconds, [s.advantage for s in steps], label="expected goodput with / without speculation")
-    gain.axhline(1.0, color="0.6", linewidth=0.8)
-    gain.set_ylabel("advantage")
-    gain.set_xlabel("seconds")
-    for axis in (nodes, load, cost, gain):
-        axis.legend(loc="upper right", fontsize="small")
-        axis.grid(alpha=0.3)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    with figure(path, 4, size=(11, 11), share_x=True) as (nodes, load, cost, gain):
+        nodes.plot(seconds, [s.offered for s in steps], color="0.75", label="offered")
+        nodes.plot(seconds, [s.nodes for s in steps], label="verified")
+        nodes.set_ylabel("nodes in the step")
+        load.step(seconds, [s.requests for s in steps], color="0.6", where="post", label="requests that may speculate")
+        load.step(seconds, [s.active for s in steps], where="post", label="active")
+        load.set_ylabel("requests")
+        cost.plot(seconds, [s.ms for s in steps], ".", markersize=3, color="0.6", label="measured")
+        asked = [s for s in steps if s.expected_ms is not None]
+        cost.plot([s.seconds for s in asked], [s.expected_ms or 0.0 for s in asked], label="predicted, without waiting")
+        cost.set_ylabel("ms a step")
+        gain.plot(seconds, [s.advantage for s in steps], label="expected goodput with / without speculation")
+        gain.axhline(1.0, color="0.6", linewidth=0.8)
+        gain.set_ylabel("advantage")
+        gain.set_xlabel("seconds")
+        for axis in (nodes, load, cost, gain):
+            axis.legend(loc="upper right", fontsize="small")
+            axis.grid(alpha=0.3)
 
 
 def main() -> None:

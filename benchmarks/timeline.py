@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engine_rig import run_together
 from workers.core.config import DrafterConfig, KvCacheConfig, ModelConfig, SpeculationConfig, VerifierConfig
+from workers.core.figure import figure
 from workers.core.request import DrafterEndpoint, GenerationRequest
 from workers.core.sampling_params import SamplingParams, SpeculationMode, SpeculationParams
 from workers.draft.server import DraftServer
@@ -25,6 +25,7 @@ from workers.proposers.remote import RemoteProposer
 from workers.rpc.handshake import VerifierIdentity
 from workers.rpc.loop_thread import LoopThread
 from workers.verifier.assembly import build_engine
+from workers.verifier.offline import run_together
 
 __all__ = ["Span", "hidden_share", "main"]
 
@@ -130,24 +131,17 @@ def as_chrome_trace(spans: Sequence[Span]) -> dict[str, Any]:
 
 def plot(spans: Sequence[Span], path: Path) -> None:
     """The first seconds, one line for each engine."""
-    import matplotlib  # an extra of development
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     start = spans[0].started_s
-    figure, axis = pyplot.subplots(figsize=(14, 2.6), constrained_layout=True)
-    for height, (who, color) in enumerate((("drafter", "tab:orange"), ("verifier", "tab:blue"))):
-        bars = [((s.started_s - start) * 1e3, (s.ended_s - s.started_s) * 1e3) for s in spans if s.who == who]
-        axis.broken_barh(bars, (height - 0.35, 0.7), facecolors=color, edgecolor="white", linewidth=0.4)
-    axis.set_yticks([0, 1], ["drafter", "verifier"])
-    axis.set_xlim(0, min(SHOWN_S, spans[-1].ended_s - start) * 1e3)
-    axis.set_xlabel("ms")
-    axis.set_title(
-        f"forward passes; {hidden_share(spans):.0%} of the drafting happens during verify steps", fontsize=10
-    )
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    with figure(path, size=(14, 2.6)) as axis:
+        for height, (who, color) in enumerate((("drafter", "tab:orange"), ("verifier", "tab:blue"))):
+            bars = [((s.started_s - start) * 1e3, (s.ended_s - s.started_s) * 1e3) for s in spans if s.who == who]
+            axis.broken_barh(bars, (height - 0.35, 0.7), facecolors=color, edgecolor="white", linewidth=0.4)
+        axis.set_yticks([0, 1], ["drafter", "verifier"])
+        axis.set_xlim(0, min(SHOWN_S, spans[-1].ended_s - start) * 1e3)
+        axis.set_xlabel("ms")
+        axis.set_title(
+            f"forward passes; {hidden_share(spans):.0%} of the drafting happens during verify steps", fontsize=10
+        )
 
 
 def main() -> None:

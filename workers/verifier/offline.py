@@ -1,7 +1,7 @@
 """Runs many requests through an engine without a server: data generation, probes, benchmarks."""
 
 import queue
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from workers.core.errors import OutriderError
@@ -9,7 +9,7 @@ from workers.core.request import GenerationRequest, StepOutput
 from workers.core.statistics import GenerationStats
 from workers.verifier.engine import VerifierEngine
 
-__all__ = ["Answered", "run_requests"]
+__all__ = ["Answered", "run_requests", "run_together"]
 
 
 @dataclass
@@ -57,3 +57,8 @@ def run_requests(engine: VerifierEngine, requests: Iterable[GenerationRequest], 
         if sink.error is not None:
             raise sink.error
         yield sink.answered
+
+
+def run_together(engine: VerifierEngine, requests: Sequence[GenerationRequest]) -> list[Answered]:
+    """All of them at once; the answers in the order of the requests."""
+    return sorted(run_requests(engine, requests, len(requests)), key=lambda answered: answered.index)
