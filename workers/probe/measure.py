@@ -9,7 +9,7 @@ from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
 from workers.probe.config import ProbeConfig
 from workers.probe.findings import Acceptance, Cost, DraftCost, Findings, Speed, Tree
-from workers.probe.rig import Rig, open_rig
+from workers.probe.rig import TOGETHER, Rig, open_rig
 from workers.probe.verdict import predicted_speedup
 from workers.runner.kv_memory import storage_for
 from workers.runner.model_runner import ModelRunner
@@ -22,7 +22,6 @@ __all__ = ["probe"]
 PROFILE_MS = 8000.0
 PROFILE_SLOTS = 2048
 BURST_TOKENS = 16  # of each request, to see what drafting costs
-TOGETHER = 8  # requests at a time where only acceptance counts
 MODES = (SpeculationMode.OFF, SpeculationMode.ON, SpeculationMode.AUTO)
 
 Prompts = Sequence[Sequence[int]]
@@ -79,7 +78,7 @@ def _acceptances(rig: Rig, name: str, config: ProbeConfig, prompts: Prompts, rep
                     )
                     for index, prompt in enumerate(prompts)
                 )
-                answers = rig.run(requests, min(TOGETHER, max(config.concurrency)))
+                answers = rig.run(requests, TOGETHER)
                 found.append(_acceptance(name, tree, rule, temperature, answers))
     return found
 

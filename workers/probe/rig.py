@@ -21,8 +21,9 @@ from workers.verifier.engine import VerifierEngine
 from workers.verifier.offline import Answered, run_requests
 from workers.verifier.proposer import build_proposer
 
-__all__ = ["Rig", "open_rig"]
+__all__ = ["TOGETHER", "Rig", "open_rig"]
 
+TOGETHER = 8  # requests at a time where only acceptance counts
 CONNECT_S = 30.0
 GRACE_MS = 1000.0  # requests that always speculate are to be measured with their proposals, however late
 
@@ -86,7 +87,7 @@ def open_rig(
 
 
 def _verifier_config(config: ProbeConfig, proposer: ProposerConfig, longest: int) -> VerifierConfig:
-    most = max(config.concurrency)
+    most = max(TOGETHER, *config.concurrency)
     nodes = max(tree.nodes for tree in config.trees)
     blocks = (longest + config.max_tokens + nodes + 1) // KvCacheConfig().block_size + 2
     return VerifierConfig(
