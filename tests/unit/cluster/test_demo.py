@@ -60,11 +60,11 @@ def test_two_greedy_prompts_and_a_sampled_one() -> None:
 
 
 def test_configuration_is_one_that_serve_takes(tmp_path: Path) -> None:
-    document = demo_document(tmp_path / "target", tmp_path / "draft", grpc_port=9001, http_port=8001)
+    document = demo_document(tmp_path / "target", draft_layers=(0, 29), grpc_port=9001, http_port=8001)
     args = load_config(write_document(tmp_path / "demo.yaml", document)).args
     assert args.draft is not None
-    assert args.draft.config.model.model == str(tmp_path / "draft")
-    assert args.draft.config.model.base == args.target.config.model.model
+    assert args.draft.config.model.layers == (0, 29)
+    assert args.draft.config.model.model == args.target.config.model.model
     assert yaml.safe_load((tmp_path / "demo.yaml").read_text()) == document
 
 
