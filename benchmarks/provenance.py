@@ -1,13 +1,12 @@
 """Writes results together with where they come from."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from workers.core.provenance import provenance
+from workers.core.provenance import provenance, write_result
 
 __all__ = ["RESULTS", "save"]
 
@@ -24,5 +23,5 @@ def save(name: str, result: dict[str, Any], seed: int) -> Path:
         cpu_capability=torch.backends.cpu.get_cpu_capability(),
         threads=torch.get_num_threads(),
     )
-    path.write_text(json.dumps({"provenance": origin, "result": result}, indent=2) + "\n")
+    write_result(path, result, origin)
     return path

@@ -8,7 +8,6 @@ OUT.json and OUT.png.
 """
 
 import argparse
-import json
 import queue
 import time
 from collections.abc import Sequence
@@ -20,17 +19,17 @@ from typing import Any
 from cluster.config.yaml_file import read_settings
 from workers.core.errors import OutriderError
 from workers.core.figure import figure
-from workers.core.provenance import provenance
+from workers.core.provenance import provenance, write_result
 from workers.core.request import StepOutput
 from workers.core.sampling_params import SpeculationMode
 from workers.models.loader import load_model
 from workers.probe.config import ProbeConfig
+from workers.probe.measure import MODES
 from workers.probe.rig import Rig, open_rig
 from workers.text.prompt_file import tokenize_prompts
 
 __all__ = ["Level", "levels_of", "main", "summarize"]
 
-MODES = (SpeculationMode.OFF, SpeculationMode.ON, SpeculationMode.AUTO)
 SETTLE = 0.2  # share of a level's time that does not count: requests of the level before are still in it
 
 
@@ -178,7 +177,7 @@ def main() -> None:
     rows = summarize(driven)
     origin = provenance(config=config.model_dump(mode="json"))
     result = {"levels": rows, "driven": [asdict(level) for level in driven]}
-    arguments.out.with_suffix(".json").write_text(json.dumps({"provenance": origin, "result": result}, indent=2) + "\n")
+    write_result(arguments.out.with_suffix(".json"), result, origin)
     plot(rows, arguments.out.with_suffix(".png"))
     for row in rows:
         rates = "  ".join(f"{mode.value} {row[mode.value]:.1f}" for mode in MODES)

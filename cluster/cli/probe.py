@@ -1,6 +1,5 @@
 """`outrider probe CONFIG`: is speculation worth it for these models and these prompts?"""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +24,7 @@ def probe(
     plot: Annotated[Path | None, typer.Option(help="Write a PNG here")] = None,
 ) -> None:
     """Measure acceptance, costs and speed-up of proposers on your prompts, and say whether speculation pays."""
-    from workers.core.provenance import provenance
+    from workers.core.provenance import provenance, write_result
     from workers.probe.config import ProbeConfig
     from workers.probe.measure import probe as measure
     from workers.probe.plot import plot_findings
@@ -39,8 +38,7 @@ def probe(
         show(out_console(), findings, verdicts)
         if json_path is not None:
             result = {"findings": asdict(findings), "verdicts": [asdict(verdict) for verdict in verdicts]}
-            origin = provenance(config=settings.model_dump(mode="json"))
-            json_path.write_text(json.dumps({"provenance": origin, "result": result}, indent=2) + "\n")
+            write_result(json_path, result, provenance(config=settings.model_dump(mode="json")))
         if plot is not None:
             plot_findings(findings, plot)
 

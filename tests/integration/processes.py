@@ -17,7 +17,7 @@ import psutil
 import yaml
 from outrider.v1 import verifier_pb2, verifier_pb2_grpc
 
-from workers.core.request import FinishReason, GenerationRequest, StepOutput
+from workers.core.request import DrafterEndpoint, FinishReason, GenerationRequest, StepOutput
 from workers.core.statistics import GenerationStats
 from workers.rpc.convert import request_to_wire, step_from_wire
 
@@ -33,6 +33,11 @@ class Server:
     process: psutil.Popen
     address: str
     info: Mapping[str, Any]
+
+    @property
+    def endpoint(self) -> DrafterEndpoint:
+        """Of a drafter, as requests name it."""
+        return DrafterEndpoint(self.info["id"], self.address, self.info["incarnation"])
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""

@@ -1,8 +1,10 @@
 """What every number and every checkpoint carries: commit, command, versions, hardware, time."""
 
+import json
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 
 import psutil
 
-__all__ = ["provenance"]
+__all__ = ["provenance", "write_result"]
 
 SOURCES = (":/", ":(top,exclude)benchmarks/results")  # results that were just written are no change of the program
 PACKAGES = ("torch", "transformers", "ray", "grpcio", "numpy")
@@ -60,3 +62,8 @@ def _cpu_name() -> str:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def write_result(path: Path, result: Mapping[str, Any], origin: Mapping[str, Any]) -> None:
+    """A JSON file of measurements with where they come from."""
+    path.write_text(json.dumps({"provenance": origin, "result": result}, indent=2) + "\n")

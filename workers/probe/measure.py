@@ -17,7 +17,7 @@ from workers.text.prompt_file import tokenize_prompts
 from workers.verifier.offline import Answered
 from workers.verifier.step_profile import profile_steps
 
-__all__ = ["probe"]
+__all__ = ["MODES", "probe"]
 
 PROFILE_MS = 8000.0
 PROFILE_SLOTS = 2048

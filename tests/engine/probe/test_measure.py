@@ -1,6 +1,6 @@
 """A whole probe on a tiny model, with a proposer that needs no process of its own."""
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,8 @@ from workers.probe.plot import plot_findings
 from workers.probe.verdict import judge
 
 
-def test_everything_is_measured(tiny_target: Path, tmp_path: Path) -> None:
-    prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text("".join(json.dumps({"prompt": f"one two {n} one two {n} one"}) + "\n" for n in range(3)))
-    config = ProbeConfig(
-        target=ModelConfig(model=str(tiny_target), dtype="float32"),
-        proposers={"lookup": ProposerConfig(method="ngram")},
-        prompts=prompts,
+def test_everything_is_measured(lookup_config: Callable[..., ProbeConfig], tmp_path: Path) -> None:
+    config = lookup_config(
         max_tokens=24,
         trees=(TreeConfig(depth=2, nodes=2), TreeConfig(depth=3, width=2, nodes=5)),
         temperatures=(0.0, 0.9),

@@ -1,13 +1,12 @@
 """The ramp benchmark on a tiny model."""
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from benchmarks.ramp import Level, drive, levels_of, plot, summarize
-from workers.core.config import ModelConfig
-from workers.probe.config import ProbeConfig, ProposerConfig, TreeConfig
+from workers.probe.config import ProbeConfig, TreeConfig
 
 
 @pytest.mark.parametrize(("peak", "levels"), [(1, [1]), (4, [1, 2, 4, 2, 1]), (6, [1, 2, 4, 6, 4, 2, 1])])
@@ -22,13 +21,10 @@ def test_auto_is_compared_with_the_better_neighbour() -> None:
     assert [(row["rising"], row["auto_to_better"]) for row in summarize(driven)] == [(True, 1.0), (False, 0.5)]
 
 
-def test_a_ramp_drives_every_mode_through_every_level(tiny_target: Path, tmp_path: Path) -> None:
-    prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text("".join(json.dumps({"prompt": f"one two {n} one two {n} one"}) + "\n" for n in range(3)))
-    config = ProbeConfig(
-        target=ModelConfig(model=str(tiny_target), dtype="float32"),
-        proposers={"lookup": ProposerConfig(method="ngram")},
-        prompts=prompts,
+def test_a_ramp_drives_every_mode_through_every_level(
+    lookup_config: Callable[..., ProbeConfig], tmp_path: Path
+) -> None:
+    config = lookup_config(
         max_tokens=8,
         trees=(TreeConfig(depth=2, nodes=2),),
         concurrency=(2,),

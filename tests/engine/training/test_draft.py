@@ -23,7 +23,7 @@ from workers.text.tokenizer import Tokenizer
 from workers.training.answers import Answer
 from workers.training.batches import buckets, split
 from workers.training.draft.config import DraftTrainingConfig
-from workers.training.draft.student import collate_answers
+from workers.training.draft.student import DraftStudent, collate_answers
 from workers.training.draft.train import train_draft
 from workers.training.folders import replacing
 from workers.training.optimizer_config import OptimizerConfig
@@ -83,6 +83,19 @@ def test_a_run_that_was_interrupted_ends_like_one_that_was_not(
     assert one.keys() == two.keys()
     for name in one:
         assert torch.equal(one[name], two[name]), name
+
+
+def test_the_targets_states_can_be_learnt_too(tiny_target: Path) -> None:
+    draft = AutoModelForCausalLM.from_pretrained(tiny_target, dtype=torch.float32)
+    tokens, rows = torch.tensor([[5, 6, 7, 8]]), torch.arange(4)
+    with torch.no_grad():
+        own = draft.base_model(input_ids=tokens, use_cache=False).last_hidden_state[0]
+        plain, weighted = (DraftStudent(draft, torch.arange(300), weight) for weight in (0.0, 2.0))
+        assert weighted(tokens, rows, own)["loss"] == plain(tokens, rows, own)["loss"]
+        for teacher in (own * 0.5, own + 1.0):
+            far = ((own - teacher).square().sum(-1) / teacher.square().sum(-1)).mean()
+            added = weighted(tokens, rows, teacher)["loss"] - plain(tokens, rows, teacher)["loss"]
+            assert float(added) == pytest.approx(2.0 * float(far), rel=1e-4)
 
 
 def test_the_checkpoint_is_a_model(tiny_target: Path, trained: Path) -> None:

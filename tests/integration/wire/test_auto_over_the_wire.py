@@ -79,19 +79,17 @@ def tokens(answers: list[Answer]) -> list[list[int]]:
 
 
 def test_a_draft_model_alone_and_together(restless: VerifierClient, drafter: Server, plain: list[Answer]) -> None:
-    endpoint = (DrafterEndpoint(drafter.info["id"], drafter.address, drafter.info["incarnation"]),)
-    alone = [restless.generate(r) for r in requests(SpeculationMode.AUTO, endpoint)]
-    together = restless.generate_all(requests(SpeculationMode.AUTO, endpoint))
+    alone = [restless.generate(r) for r in requests(SpeculationMode.AUTO, (drafter.endpoint,))]
+    together = restless.generate_all(requests(SpeculationMode.AUTO, (drafter.endpoint,)))
     assert tokens(alone) == tokens(together) == tokens(plain)
     assert sum(a.stats.drafted_tokens for a in alone + together) > 0
 
 
 @pytest.mark.parametrize("rule", [VerificationRule.COUPLED, VerificationRule.REJECTION])
 def test_greedy_under_both_exact_rules(restless: VerifierClient, drafter: Server, rule: VerificationRule) -> None:
-    endpoint = (DrafterEndpoint(drafter.info["id"], drafter.address, drafter.info["incarnation"]),)
     greedy = SamplingParams(temperature=0.0, max_tokens=48, ignore_eos=True)
     off = [restless.generate(r) for r in requests(SpeculationMode.OFF, sampling=greedy)]
-    auto = restless.generate_all(requests(SpeculationMode.AUTO, endpoint, rule, greedy))
+    auto = restless.generate_all(requests(SpeculationMode.AUTO, (drafter.endpoint,), rule, greedy))
     assert tokens(auto) == tokens(off)
 
 

@@ -43,7 +43,7 @@ def request(
 
 
 def at(server: Server) -> tuple[DrafterEndpoint, ...]:
-    return (DrafterEndpoint(server.info["id"], server.address, server.info["incarnation"]),)
+    return (server.endpoint,)
 
 
 @pytest.fixture(scope="module")
