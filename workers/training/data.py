@@ -8,6 +8,7 @@ import json
 import random
 from collections.abc import Callable
 
+from workers.core.allocator import keep_freed_memory
 from workers.core.config import KvCacheConfig, VerifierConfig
 from workers.core.proposal import TreeBudget
 from workers.core.provenance import provenance
@@ -35,6 +36,7 @@ Progress = Callable[[int, int, int], None]
 def generate_data(config: DataConfig, progress: Progress = lambda *_: None) -> None:
     """Answer all prompts that the output folder has no answer for yet."""
     loaded = load_model(config.model)
+    keep_freed_memory()  # after the loader's own large blocks are gone
     prompts = _prompts(config, loaded.tokenizer)
     recorder = HiddenStateRecorder()
     with AnswerWriter(config.output, loaded.hidden_size) as writer:

@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
 
+from workers.core.allocator import keep_freed_memory
 from workers.training.optimizer_config import OptimizerConfig
 
 __all__ = ["fit", "last_checkpoint"]
@@ -43,6 +44,7 @@ def fit(
     `parameter_groups` (torch's format) replaces the one group of all trainable parameters. `batched`: the items of the
     datasets are whole batches already, and `collate` is not asked.
     """
+    keep_freed_memory()
     set_seed(config.seed)
     trainer = _Trainer(
         model=module,
