@@ -69,29 +69,36 @@ class AnswerWriter:
 
 
 class AnswerReader(Sequence[tuple[Answer, Rows]]):
-    """The answers of a folder with their hidden states [rows, hidden_size], in file order."""
+    """The answers of one or more folders with their hidden states [rows, hidden_size], in the order given."""
 
-    def __init__(self, folder: Path, hidden_size: int) -> None:
-        lines, hidden = folder / "answers.jsonl", folder / "hidden.bin"
-        if not lines.is_file() or not hidden.is_file():
-            raise ConfigurationError(f"{str(folder)!r} holds no answers; `outrider train data` writes them")
-        self.answers, _ = _whole_lines(lines)
-        ends = np.cumsum([answer.hidden_rows for answer in self.answers])
-        total = int(ends[-1]) if len(ends) else 0
-        if hidden.stat().st_size < total * hidden_size * 2:
-            raise ConfigurationError(
-                f"{str(hidden)!r} is too short for {total} states of size {hidden_size}: it belongs to another target, "
-                "or was cut off; run `outrider train data` again"
-            )
-        self._rows = np.memmap(hidden, np.float16, "r", shape=(total, hidden_size)) if total else np.empty((0, 1))
-        self._starts = [0, *ends.tolist()]
+    def __init__(self, folders: Sequence[Path], hidden_size: int) -> None:
+        self.answers: list[Answer] = []
+        self._rows: list[Rows] = []  # views of the mapped files, one for each answer
+        for folder in folders:
+            answers, hidden = _read_folder(folder, hidden_size)
+            self.answers += answers
+            ends = np.cumsum([answer.hidden_rows for answer in answers], dtype=np.int64)
+            self._rows += np.split(hidden, ends[:-1]) if answers else []
 
     def __len__(self) -> int:
         return len(self.answers)
 
     def __getitem__(self, index: int) -> tuple[Answer, Rows]:  # type: ignore[override]
-        rows = self._rows[self._starts[index] : self._starts[index + 1]]
-        return self.answers[index], np.asarray(rows, dtype=np.float16)
+        return self.answers[index], np.asarray(self._rows[index])
+
+
+def _read_folder(folder: Path, hidden_size: int) -> tuple[list[Answer], Rows]:
+    lines, hidden = folder / "answers.jsonl", folder / "hidden.bin"
+    if not lines.is_file() or not hidden.is_file():
+        raise ConfigurationError(f"{str(folder)!r} holds no answers; `outrider train data` writes them")
+    answers, _ = _whole_lines(lines)
+    shape = (sum(answer.hidden_rows for answer in answers), hidden_size)
+    if hidden.stat().st_size < shape[0] * hidden_size * 2:
+        raise ConfigurationError(
+            f"{str(hidden)!r} is too short for {shape[0]} states of size {hidden_size}: it belongs to another target, "
+            "or was cut off; run `outrider train data` again"
+        )
+    return answers, np.memmap(hidden, np.float16, "r", shape=shape) if shape[0] else np.empty(shape, np.float16)
 
 
 def _whole_lines(path: Path) -> tuple[list[Answer], int]:

@@ -12,7 +12,7 @@ from workers.core.provenance import provenance
 from workers.core.settings import Settings
 from workers.training.plots import plot_log
 
-__all__ = ["checkpoints_of", "data_origin", "last_metrics", "write_origin"]
+__all__ = ["checkpoints_of", "data_origins", "last_metrics", "write_origin"]
 
 CONFIG = "training_config.json"
 
@@ -37,8 +37,12 @@ def last_metrics(log: Sequence[dict[str, Any]]) -> dict[str, float]:
     return {name.removeprefix("eval_"): value for name, value in last.items() if name.startswith("eval_")}
 
 
-def data_origin(data: Path) -> dict[str, Any]:
-    """Of a folder of answers: their hash, and how they were made. Of a text file: its hash."""
+def data_origins(data: Sequence[Path]) -> list[dict[str, Any]]:
+    """Of each folder of answers: their hash, and how they were made. Of each text file: its hash."""
+    return [_data_origin(path) for path in data]
+
+
+def _data_origin(data: Path) -> dict[str, Any]:
     if not data.is_dir():
         return {"xxh3_128": xxhash.xxh3_128(data.read_bytes()).hexdigest()}
     digest = xxhash.xxh3_128((data / "answers.jsonl").read_bytes()).hexdigest()
@@ -47,7 +51,7 @@ def data_origin(data: Path) -> dict[str, Any]:
 
 
 def write_origin(
-    folder: Path, config: Settings, data: dict[str, Any], log: Sequence[dict[str, Any]], title: str, **more: Any
+    folder: Path, config: Settings, data: list[dict[str, Any]], log: Sequence[dict[str, Any]], title: str, **more: Any
 ) -> None:
     """provenance.json and training.png."""
     origin = provenance(config=config.model_dump(mode="json"), data=data, metrics=last_metrics(log), **more)

@@ -39,7 +39,7 @@ def test_hidden_states_lead_to_the_answers(tiny_target: Path, prompts: Path, tmp
     settings = config(tiny_target, prompts, tmp_path / "out")
     generate_data(settings)
     loaded = load_model(settings.model)
-    reader = AnswerReader(tmp_path / "out", loaded.hidden_size)
+    reader = AnswerReader([tmp_path / "out"], loaded.hidden_size)
     assert sorted(answer.prompt_index for answer in reader.answers) == list(range(6))
     assert {answer.temperature for answer in reader.answers} == {0.0, 0.8}
     for answer, hidden in reader:
@@ -61,7 +61,7 @@ def test_an_interrupted_run_ends_like_one_that_was_not(tiny_target: Path, prompt
     (tmp_path / "cut" / "answers.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:20])
     generate_data(cut)
     size = load_model(whole.model).hidden_size
-    one, two = AnswerReader(tmp_path / "whole", size), AnswerReader(tmp_path / "cut", size)
+    one, two = AnswerReader([tmp_path / "whole"], size), AnswerReader([tmp_path / "cut"], size)
     by_index = {answer.prompt_index: (answer, hidden) for answer, hidden in two}
     assert len(by_index) == len(two) == len(one) == 6
     for answer, hidden in one:
@@ -76,7 +76,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
         writer.append(Answer(0, [1], [2, 3], 0.0, 7, 2), rows)
         writer.append(Answer(5, [1, 2], [3], 0.8, 8, 0), rows[:0])
         writer.append(Answer(3, [1, 2], [3, 4, 5], 0.8, 8, 1), rows[1:])
-    reader = AnswerReader(tmp_path, HIDDEN)
+    reader = AnswerReader([tmp_path], HIDDEN)
     assert [answer.prompt_index for answer in reader.answers] == [0, 5, 3]
     np.testing.assert_array_equal(reader[0][1], rows)
     np.testing.assert_array_equal(reader[2][1], rows[1:])
@@ -86,13 +86,24 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
             writer.append(Answer(0, [1], [2, 3], 0.0, 7, 2), rows[:1])
 
 
+def test_folders_are_read_one_after_another(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "two")]
+    for number, folder in enumerate(folders):
+        with AnswerWriter(folder, HIDDEN) as writer:
+            writer.append(Answer(0, [1], [2, number], 0.0, 7, 2), np.full((2, HIDDEN), number, dtype=np.float16))
+            writer.append(Answer(1, [1], [3, number], 0.0, 7, 1), np.full((1, HIDDEN), 10 + number, dtype=np.float16))
+    reader = AnswerReader(folders, HIDDEN)
+    assert [answer.answer_token_ids for answer, _ in reader] == [[2, 0], [3, 0], [2, 1], [3, 1]]
+    assert [hidden[:, 0].tolist() for _, hidden in reader] == [[0, 0], [10], [1, 1], [11]]
+
+
 def test_states_of_another_target_are_refused(tmp_path: Path) -> None:
     with AnswerWriter(tmp_path, HIDDEN) as writer:
         writer.append(Answer(0, [1], [2, 3], 0.0, 7, 2), np.zeros((2, HIDDEN), dtype=np.float16))
     with pytest.raises(ConfigurationError, match="too short for 2 states of size 8"):
-        AnswerReader(tmp_path, 8)
+        AnswerReader([tmp_path], 8)
     with pytest.raises(ConfigurationError, match="holds no answers"):
-        AnswerReader(tmp_path / "nothing", 8)
+        AnswerReader([tmp_path / "nothing"], 8)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_it_learns(tiny_target: Path, answers: Path, trained: Path, tmp_path: Pa
     assert (trained / "training.png").stat().st_size > 1000
     origin = json.loads((trained / "provenance.json").read_text())
     assert origin["config"]["layers"] == [0]
-    assert origin["data"]["provenance"]["config"]["max_tokens"] == 24
+    assert origin["data"][0]["provenance"]["config"]["max_tokens"] == 24
 
 
 def test_a_run_that_was_interrupted_ends_like_one_that_was_not(

@@ -67,9 +67,9 @@ def test_heads_that_were_trained_are_served(tiny_target: Path, trained: Path) ->
     loaded = tiny_loaded(tiny_target)
     sampling = SamplingParams(temperature=0.0, max_tokens=20)
     answers = json.loads((trained.parent / "heads" / "provenance.json").read_text())
-    assert answers["data"]["xxh3_128"]
+    assert answers["data"][0]["xxh3_128"]
     assert answers["commit"]
-    line = json.loads((Path(answers["config"]["data"]) / "answers.jsonl").read_text().splitlines()[0])
+    line = json.loads((Path(answers["config"]["data"][0]) / "answers.jsonl").read_text().splitlines()[0])
     prompt = line["prompt_token_ids"]
     plain, with_heads = make_engine(loaded), make_engine(loaded, MedusaProposer.load(str(trained), loaded))
     expected = run_all(plain, [make_request(prompt, sampling)])[0]

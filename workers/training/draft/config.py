@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import Field
 
 from workers.core.settings import Settings
+from workers.training.data_folders import DataFolders
 from workers.training.optimizer_config import OptimizerConfig
 
 __all__ = ["DraftTrainingConfig"]
@@ -14,7 +15,7 @@ class DraftTrainingConfig(Settings):
     """A draft made of some of the target's layers, which learns the target's distributions on its own answers."""
 
     target: str = Field(min_length=1, description="Hub id, local folder or GGUF file")
-    data: Path = Field(description="Folder that `outrider train data` wrote with this target")
+    data: DataFolders
     output: Path = Field(description="Folder of the draft checkpoint")
     layers: tuple[int, ...] = Field(description="Layers of the target to start from, 0-based, ascending", min_length=1)
     vocabulary_size: int | None = Field(

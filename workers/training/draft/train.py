@@ -13,7 +13,7 @@ from workers.training.batches import AnswerBatches, split
 from workers.training.draft.config import DraftTrainingConfig
 from workers.training.draft.student import DraftStudent, collate_answers
 from workers.training.folders import replacing
-from workers.training.run_folder import checkpoints_of, data_origin, last_metrics, write_origin
+from workers.training.run_folder import checkpoints_of, data_origins, last_metrics, write_origin
 from workers.training.trainer import fit
 from workers.training.vocabulary import frequent_tokens
 
@@ -42,7 +42,7 @@ def train_draft(config: DraftTrainingConfig) -> dict[str, float]:
     checkpoint = DraftCheckpoint(config.target, config.layers, hidden_size, vocab_size)
     with replacing(config.output) as folder:
         checkpoint.write(folder, draft, tokens if config.vocabulary_size else None)
-        write_origin(folder, config, data_origin(config.data), log, f"draft with layers {list(config.layers)}")
+        write_origin(folder, config, data_origins(config.data), log, f"draft with layers {list(config.layers)}")
     return last_metrics(log)
 
 

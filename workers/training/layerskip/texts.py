@@ -31,7 +31,7 @@ def read_texts(path: Path, tokenizer: Tokenizer, hidden_size: int) -> list[list[
     """Token ids of each text, ended by the end-of-sequence token; see `LayerSkipTrainingConfig.data`."""
     end = list(tokenizer.eos_token_ids)[:1]
     if path.is_dir():
-        answers = AnswerReader(path, hidden_size).answers
+        answers = AnswerReader([path], hidden_size).answers
         return [[*answer.prompt_token_ids, *answer.answer_token_ids] for answer in answers]
     try:
         texts = [text.strip() for text in path.read_text(encoding="utf-8").split("\n\n")]

@@ -14,7 +14,7 @@ from workers.training.folders import replacing
 from workers.training.layerskip.config import LayerSkipTrainingConfig, LoraConfig
 from workers.training.layerskip.student import FollowStep, LayerSkipStudent
 from workers.training.layerskip.texts import Sequences, read_texts
-from workers.training.run_folder import checkpoints_of, data_origin, last_metrics, write_origin
+from workers.training.run_folder import checkpoints_of, data_origins, last_metrics, write_origin
 from workers.training.trainer import fit
 
 __all__ = ["train_layerskip"]
@@ -40,7 +40,7 @@ def train_layerskip(config: LayerSkipTrainingConfig) -> dict[str, float]:
     trained = model if adapted is None else adapted.merge_and_unload()
     with replacing(config.output) as folder:
         save_model(trained, config.model, folder)
-        write_origin(folder, config, data_origin(config.data), log, f"early exits of {config.model}")
+        write_origin(folder, config, data_origins([config.data]), log, f"early exits of {config.model}")
     return last_metrics(log)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import Field
 
 from workers.core.settings import Settings
+from workers.training.data_folders import DataFolders
 from workers.training.optimizer_config import OptimizerConfig
 
 __all__ = ["HeadsSettings", "Medusa2TrainingConfig", "MedusaTrainingConfig"]
@@ -30,7 +31,7 @@ class MedusaTrainingConfig(Settings):
     """Heads that learn from stored hidden states: the target is not run at all."""
 
     target: str = Field(min_length=1, description="Hub id, local folder or GGUF file")
-    data: Path = Field(description="Folder that `outrider train data` wrote with this target")
+    data: DataFolders
     output: Path = Field(description="Folder of the heads")
     heads: HeadsSettings = HeadsSettings()
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -40,7 +41,7 @@ class Medusa2TrainingConfig(Settings):
     """Heads and target learn together; the target is kept near what it was."""
 
     target: str = Field(min_length=1, description="Hub id, local folder or GGUF file")
-    data: Path = Field(description="Folder that `outrider train data` wrote with this target")
+    data: DataFolders
     output: Path = Field(description="Folder that receives `model` (a transformers folder) and `heads`")
     heads: HeadsSettings = HeadsSettings()
     lora_rank: int | None = Field(16, ge=1, le=1024, description="None = all weights of all layers are trained")

@@ -20,7 +20,7 @@ from workers.training.batches import AnswerBatches, split
 from workers.training.folders import replacing
 from workers.training.medusa.config import HeadsSettings, MedusaTrainingConfig
 from workers.training.medusa.student import RANKS, HeadsLoss, MedusaStudent, collate_rows
-from workers.training.run_folder import checkpoints_of, data_origin, last_metrics, write_origin
+from workers.training.run_folder import checkpoints_of, data_origins, last_metrics, write_origin
 from workers.training.trainer import fit
 from workers.training.vocabulary import frequent_tokens
 
@@ -37,7 +37,7 @@ def train_medusa(config: MedusaTrainingConfig) -> dict[str, float]:
         AnswerBatches(reader, part, settings.batch_size, collate_rows, settings.seed)
         for part in split(len(reader), settings.validation_answers, settings.seed)
     )
-    data = data_origin(config.data)
+    data = data_origins(config.data)
     checkpoints = checkpoints_of(config.output, config)
     log = fit(student, training, validation, None, settings, checkpoints, batched=True)
     found = rank_accuracies(student, (validation[index] for index in range(len(validation))))

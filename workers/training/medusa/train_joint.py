@@ -20,7 +20,7 @@ from workers.training.folders import replacing
 from workers.training.medusa.config import Medusa2TrainingConfig
 from workers.training.medusa.joint import JointStudent, StepCounter, collate_joint
 from workers.training.medusa.train import initial_heads, rank_accuracies, write_trained
-from workers.training.run_folder import checkpoints_of, data_origin, last_metrics, write_origin
+from workers.training.run_folder import checkpoints_of, data_origins, last_metrics, write_origin
 from workers.training.trainer import fit
 
 __all__ = ["perplexity", "train_medusa2"]
@@ -37,7 +37,7 @@ def train_medusa2(config: Medusa2TrainingConfig) -> dict[str, float]:
         AnswerBatches(reader, part, settings.batch_size, collate, settings.seed)
         for part in split(len(reader), settings.validation_answers, settings.seed)
     )
-    data = data_origin(config.data)
+    data = data_origins(config.data)
     checkpoints = checkpoints_of(config.output, config)
     held_out = [validation[index] for index in range(len(validation))]
     student.to(settings.device)

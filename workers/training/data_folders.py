@@ -1,0 +1,19 @@
+"""The setting `data` of what learns from answers: one folder, or several that are read one after another."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+__all__ = ["DataFolders"]
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str | Path) else value
+
+
+DataFolders = Annotated[
+    tuple[Path, ...],
+    BeforeValidator(_listed),
+    Field(min_length=1, description="Folder that `outrider train data` wrote with this target, or a list of them"),
+]
