@@ -94,7 +94,13 @@ class _Loop:
         tree = self.config.trees[0].tree
         prompt = self.prompts[self.started % len(self.prompts)]
         request = self.rig.request(
-            self.started, prompt, self.mode, tree, temperature=0.0, max_tokens=self.config.max_tokens
+            self.started,
+            prompt,
+            self.mode,
+            tree,
+            temperature=0.0,
+            max_tokens=self.config.max_tokens,
+            equal_work=True,
         )
         self.rig.engine.submit(request, _Sink(self.ended, self.tokens))
         self.started += 1

@@ -74,6 +74,7 @@ def _acceptances(rig: Rig, name: str, config: ProbeConfig, prompts: Prompts, rep
                         tree,
                         temperature=temperature,
                         max_tokens=config.max_tokens,
+                        equal_work=False,
                         rule=rule,
                     )
                     for index, prompt in enumerate(prompts)
@@ -111,7 +112,15 @@ def _draft_costs(rig: Rig, name: str, config: ProbeConfig, prompts: Prompts, rep
         for concurrency in config.concurrency:
             report(f"{name}: cost of drafting, tree {tree}, {concurrency} at a time")
             requests = [
-                rig.request(index, prompt, SpeculationMode.ON, tree, temperature=0.0, max_tokens=BURST_TOKENS)
+                rig.request(
+                    index,
+                    prompt,
+                    SpeculationMode.ON,
+                    tree,
+                    temperature=0.0,
+                    max_tokens=BURST_TOKENS,
+                    equal_work=True,
+                )
                 for index, prompt in enumerate(_cycled(prompts, max(concurrency, 2)))
             ]
             rig.run(requests, concurrency)
@@ -151,6 +160,7 @@ def _rates(
                     tree,
                     temperature=temperature,
                     max_tokens=config.max_tokens,
+                    equal_work=True,
                     rule=config.rules[0],
                 )
                 for index, prompt in enumerate(prompts)

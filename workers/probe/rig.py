@@ -46,13 +46,14 @@ class Rig:
         *,
         temperature: float,
         max_tokens: int,
+        equal_work: bool,
         rule: VerificationRule = VerificationRule.COUPLED,
     ) -> GenerationRequest:
-        """Ends at `max_tokens` only, so that all modes do equal work."""
+        """With `equal_work` it goes on to `max_tokens`, so that all modes write as much; else it ends where it ends."""
         return GenerationRequest.build(
             f"probe-{index}",
             tuple(prompt),
-            SamplingParams(temperature=temperature, max_tokens=max_tokens, ignore_eos=True),
+            SamplingParams(temperature=temperature, max_tokens=max_tokens, ignore_eos=equal_work),
             seed=derive_seed(self.seed, index + 1),
             limits=TreeBudget(tree.depth, tree.width, tree.nodes),
             speculation=SpeculationParams(mode=mode, rule=rule),

@@ -1,5 +1,7 @@
 """A whole probe on a tiny model, with a proposer that needs no process of its own."""
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,10 +9,13 @@ import pytest
 
 from workers.core.config import ModelConfig
 from workers.core.errors import ConfigurationError
+from workers.core.sampling_params import SpeculationMode
+from workers.models.loader import load_model
 from workers.probe.config import ProbeConfig, ProposerConfig, TreeConfig
 from workers.probe.findings import Tree
 from workers.probe.measure import probe
 from workers.probe.plot import plot_findings
+from workers.probe.rig import open_rig
 from workers.probe.verdict import judge
 
 
@@ -45,6 +50,37 @@ def test_everything_is_measured(lookup_config: Callable[..., ProbeConfig], tmp_p
     assert any("acceptance" in line for line in told)
     plot_findings(findings, tmp_path / "probe.png")
     assert (tmp_path / "probe.png").stat().st_size > 5000
+
+
+@pytest.fixture
+def brief_target(tiny_target: Path, tmp_path: Path) -> Path:
+    """A target whose answers end after a few tokens: every other token ends one."""
+    folder = shutil.copytree(tiny_target, tmp_path / "brief")
+    (folder / "generation_config.json").write_text(json.dumps({"bos_token_id": 1, "eos_token_id": [*range(2, 512, 2)]}))
+    return folder
+
+
+def test_acceptance_is_measured_up_to_the_end_of_an_answer(
+    lookup_config: Callable[..., ProbeConfig], brief_target: Path
+) -> None:
+    config = lookup_config(max_tokens=40, temperatures=(0.9,), concurrency=(1,), rounds=1).model_copy(
+        update={"target": ModelConfig(model=str(brief_target), dtype="float32")}
+    )
+    assert all(acceptance.output_tokens < 3 * 40 for acceptance in probe(config).acceptances)
+
+
+@pytest.mark.parametrize("equal_work", [False, True])
+def test_only_equal_work_goes_on_behind_the_end(
+    lookup_config: Callable[..., ProbeConfig], brief_target: Path, equal_work: bool
+) -> None:
+    config, tree = lookup_config(), Tree(2, 1, 2)
+    loaded = load_model(ModelConfig(model=str(brief_target), dtype="float32"))
+    with open_rig(config, "lookup", config.proposers["lookup"], loaded, longest=4) as rig:
+        request = rig.request(
+            0, (5, 7, 9, 11), SpeculationMode.ON, tree, temperature=0.9, max_tokens=40, equal_work=equal_work
+        )
+        (answered,) = rig.run([request], 1)
+    assert (len(answered.token_ids) == 40) is equal_work
 
 
 def test_a_drafter_that_does_not_start_says_why(tiny_target: Path, tmp_path: Path) -> None:
