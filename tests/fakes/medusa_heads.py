@@ -16,6 +16,8 @@ from workers.models.packed import head_rows
 from workers.proposers.medusa import MedusaProposer
 from workers.training.recorder import HiddenStateRecorder
 
+FIT_STEPS = {False: 40, True: 200}  # blocks alone need longer than blocks with LM heads of their own
+
 __all__ = ["heads_config", "knowing_heads", "proposer_of", "random_heads", "save"]
 
 
@@ -45,17 +47,32 @@ def random_heads(config: HeadsConfig, loaded: LoadedModel, seed: int = 0) -> Med
     return heads
 
 
-def knowing_heads(loaded: LoadedModel, prompts: Sequence[Sequence[int]], sampling: SamplingParams) -> MedusaHeads:
-    """Heads with an LM head of their own each, fitted to the model's answers to `prompts` (seeds 1, 2, …)."""
-    heads = MedusaHeads.untrained(heads_config(loaded), head_rows(loaded.lm_head), None)
+def knowing_heads(
+    loaded: LoadedModel,
+    prompts: Sequence[Sequence[int]],
+    sampling: SamplingParams,
+    config: HeadsConfig | None = None,
+) -> MedusaHeads:
+    """Heads fitted to the model's answers to `prompts` (seeds 1, 2, …); an LM head that they share stays the target's.
+
+    A reduced vocabulary holds the tokens of the answers, and the first others.
+    """
+    config = config or heads_config(loaded)
     recorder = HiddenStateRecorder()
     engine = make_engine(loaded, recorder)
     results = run_all(engine, [make_request(p, sampling, seed=i + 1) for i, p in enumerate(prompts)])
     rows = [torch.from_numpy(recorder.take(key)).float() for key in range(1, len(prompts) + 1)]
     engine.stop()
     answers = [torch.tensor(result.token_ids) for result in results]
-    optimizer = torch.optim.Adam(heads.parameters(), lr=0.02)
-    for _ in range(40):
+    vocabulary = _vocabulary(torch.cat(answers), config.truncated_vocab_size)
+    heads = MedusaHeads.untrained(config, head_rows(loaded.lm_head, vocabulary), vocabulary)
+    if vocabulary is not None:
+        answers = [torch.searchsorted(vocabulary, answer) for answer in answers]
+    if config.original_lm_head:
+        heads.lm_head.requires_grad_(False)
+    learning = [parameter for parameter in heads.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.Adam(learning, lr=0.02)
+    for _ in range(FIT_STEPS[config.original_lm_head]):
         loss = torch.zeros(())
         for number in range(heads.config.num_heads):
             states = torch.cat([r[: len(a) - number - 1] for r, a in zip(rows, answers, strict=True)])
@@ -65,6 +82,14 @@ def knowing_heads(loaded: LoadedModel, prompts: Sequence[Sequence[int]], samplin
         loss.backward()
         optimizer.step()
     return heads
+
+
+def _vocabulary(used: torch.Tensor, size: int | None) -> torch.Tensor | None:
+    if size is None:
+        return None
+    needed = set(used.tolist())
+    others = [token for token in range(3, 3 + size + len(needed)) if token not in needed]
+    return torch.tensor(sorted([*needed, *others[: size - len(needed)]]))
 
 
 def save(folder: Path, heads: MedusaHeads, loaded: LoadedModel) -> Path:

@@ -13,7 +13,7 @@ from workers.core.sampling_params import SamplingParams, SpeculationMode, Verifi
 from workers.models.loaded import LoadedModel
 from workers.proposers.medusa import MedusaProposer
 
-HEADS = ["knowing", "random", "random, shared, reduced", "random, two layers"]
+HEADS = ["knowing", "knowing, shared, reduced", "random", "random, shared, reduced", "random, two layers"]
 
 Load = Callable[[str, str], MedusaProposer]
 
@@ -42,6 +42,9 @@ def load(loaded: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Load:
     def load_one(kind: str, sampling: str) -> MedusaProposer:
         heads = {
             "knowing": lambda: knowing_heads(loaded, PROMPTS, SAMPLINGS[sampling]),
+            "knowing, shared, reduced": lambda: knowing_heads(
+                loaded, PROMPTS, SAMPLINGS[sampling], heads_config(loaded, shared=True, reduced=200, layers=2)
+            ),
             "random": lambda: random_heads(heads_config(loaded), loaded),
             "random, shared, reduced": lambda: random_heads(heads_config(loaded, shared=True, reduced=100), loaded),
             "random, two layers": lambda: random_heads(heads_config(loaded, layers=2), loaded),
@@ -71,12 +74,12 @@ def test_every_token_equals_plain_decoding(
     assert [r.finish_reason for r in together] == [r.finish_reason for r in expected]
     stats = [r.stats for r in together if r.stats]
     assert sum(s.drafted_tokens for s in stats) > 0
-    if kind == "knowing":
+    if kind.startswith("knowing"):
         emitted = sum(s.output_tokens for s in stats) / sum(s.verify_steps for s in stats)
         assert emitted > 1.4, "good proposals must be worth something, or this test proves nothing"
 
 
-@pytest.mark.parametrize("kind", HEADS[:3])
+@pytest.mark.parametrize("kind", HEADS[:4])
 @pytest.mark.parametrize("name", ["greedy", "greedy with penalties"])
 def test_temperature_zero_is_argmax_under_rejection_too(
     loaded: LoadedModel, plain: Callable[[str], list[Collected]], load: Load, name: str, kind: str
