@@ -1,20 +1,24 @@
 """`outrider convert speculative-config`: between vLLM's JSON and our YAML."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import yaml
-from pydantic import ValidationError
 
 from cluster.cli.output import err_console, friendly_errors
-from cluster.config.explain import explain
-from cluster.config.vllm_speculative import Conversion, from_vllm, to_vllm
-from workers.core.config import DrafterConfig, VerifierConfig
+from cluster.config.explain import validated
+from cluster.config.loader import our_application
+from cluster.config.vllm_speculative import Conversion, from_vllm, target_settings, to_vllm
+from cluster.config.yaml_file import parse_mapping, read_mapping
+from workers.core.config import DrafterConfig
 from workers.core.errors import ConfigurationError
 
 __all__ = ["app"]
+
+EXPECTED = "an object with settings is expected"
 
 app = typer.Typer(help="Carry settings over from and to other engines.", no_args_is_help=True)
 
@@ -40,36 +44,32 @@ def speculative_config(
 
 
 def _read(source: str) -> dict[str, Any]:
-    """JSON is YAML, so one parser reads both."""
-    is_text = source.lstrip().startswith("{")
-    try:
-        document = yaml.safe_load(source if is_text else Path(source).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigurationError(f"{'the JSON' if is_text else source} cannot be read: {error}") from None
-    if not isinstance(document, dict):
-        raise ConfigurationError(f"{source}: an object with settings is expected")
-    return document
+    if source.lstrip().startswith("{"):
+        return parse_mapping(source, "the JSON", EXPECTED)
+    return read_mapping(Path(source), EXPECTED)
 
 
-def _to_vllm(document: dict[str, Any]) -> Conversion:
+def _to_vllm(document: Mapping[str, Any]) -> Conversion:
     """Takes a whole Serve file, the `args` of an application, or its `target` and `draft` alone."""
-    for application in document.get("applications", []):
-        document = application.get("args", application)
-    target, draft = document.get("target"), document.get("draft")
-    if not isinstance(target, dict):
+    if document.get("applications") is not None:
+        index, application = our_application(document)
+        document = _mapping(application, "args", f"applications.{index}.")
+    if document.get("target") is None:
         raise ConfigurationError(
             "there is no `target` in it: give a Serve file of ours, or the args of its application"
         )
-    return to_vllm(
-        _settings(VerifierConfig, target.get("config", {}), "target.config"),
-        None if draft is None else _settings(DrafterConfig, draft.get("config", {}), "draft.config"),
-    )
+    target = target_settings(_mapping(_mapping(document, "target"), "config", "target."))
+    if document.get("draft") is None:
+        return to_vllm(target, None)
+    draft = _mapping(_mapping(document, "draft"), "config", "draft.")
+    return to_vllm(target, validated(DrafterConfig, draft, "draft.config"))
 
 
-def _settings(kind: Any, values: dict[str, Any], where: str) -> Any:
-    if kind is VerifierConfig:
-        values = {"model": {"model": "-"}, **values}  # what from_vllm gives has none: it says nothing of the target
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        raise ConfigurationError(explain(error, kind, where.split("."))) from None
+def _mapping(owner: Mapping[str, Any], key: str, where: str = "") -> Mapping[str, Any]:
+    """What `owner` has under `key`; null and nothing are an empty mapping."""
+    value = owner.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{where}{key}: a mapping of settings is expected (got {value!r})")
+    return value

@@ -2,13 +2,25 @@
 
 import difflib
 from collections.abc import Iterator, Sequence
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-__all__ = ["explain", "unknown_key"]
+from workers.core.errors import ConfigurationError
+
+__all__ = ["explain", "unknown_key", "validated"]
 
 MAX_SHOWN = 120  # characters of a bad value
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def validated(model: type[Model], values: object, where: str) -> Model:
+    """`values` as settings; `where` names them in the `ConfigurationError` that says what is wrong with them."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise ConfigurationError(explain(error, model, where.split("."))) from None
 
 
 def explain(error: ValidationError, model: type[BaseModel], prefix: Sequence[str] = ()) -> str:
@@ -20,20 +32,21 @@ def unknown_key(key: str, allowed: Sequence[str]) -> str:
     """For a key that is not known: what is, and what was probably meant."""
     close = difflib.get_close_matches(key, allowed, n=1)
     meant = f" (did you mean {close[0]}?)" if close else ""
-    return f"unknown key{meant}; allowed: {', '.join(sorted(allowed))}"
+    return f"unknown key{meant}; allowed: {', '.join(sorted(allowed))}" if allowed else "unknown key"
 
 
 def _lines(error: ValidationError, model: type[BaseModel], prefix: Sequence[str]) -> Iterator[str]:
     for problem in error.errors(include_url=False):
-        where = ".".join([*prefix, *(str(part) for part in problem["loc"])])
+        path = ".".join([*prefix, *(str(part) for part in problem["loc"])])
+        where = f"{path}: " if path else ""
         if problem["type"] == "extra_forbidden":
             owner = _model_at(model, problem["loc"][:-1])
             allowed = list(owner.model_fields) if owner else []
-            yield f"{where}: {unknown_key(str(problem['loc'][-1]), allowed)}"
+            yield f"{where}{unknown_key(str(problem['loc'][-1]), allowed)}"
         elif problem["type"] in ("value_error", "missing"):
-            yield f"{where}: {problem['msg'].removeprefix('Value error, ')}"
+            yield f"{where}{problem['msg'].removeprefix('Value error, ')}"
         else:
-            yield f"{where}: {problem['msg']} (got {_shown(problem['input'])})"
+            yield f"{where}{problem['msg']} (got {_shown(problem['input'])})"
 
 
 def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from cluster.config.arguments import OutriderArgs
 from cluster.config.explain import explain, unknown_key
+from cluster.config.yaml_file import read_mapping
 from workers.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from ray.serve.schema import ServeDeploySchema
 
-__all__ = ["Config", "IMPORT_PATH", "load_config"]
+__all__ = ["Config", "IMPORT_PATH", "load_config", "our_application"]
 
 IMPORT_PATH = "cluster.app:build"
 
@@ -35,29 +35,19 @@ class Config:
     serve_config: "ServeDeploySchema"
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML's own rule, which PyYAML does not enforce: a mapping has each key once."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is given twice", key_node.start_mark
-                )
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
 def load_config(path: Path | str) -> Config:
     """Read and check. Raises `ConfigurationError` with the file, the key, the bad value and what is allowed."""
     from ray.serve.schema import ServeDeploySchema  # takes a while
 
     path = Path(path)
-    document = _read(path)
+    document = read_mapping(path, "a mapping is needed at the top (Serve's format, with `applications`)")
     _check_keys(document, ServeDeploySchema, path, ())
-    index, application = _our_application(document, path)
+    try:
+        index, application = our_application(document)
+    except ConfigurationError as error:
+        raise _wrong(path, str(error)) from None
+    if "route_prefix" in application and application["route_prefix"] is None:
+        raise _wrong(path, f"applications.{index}.route_prefix: null would hide the application from gRPC; use /")
     prefix = ("applications", str(index), "args")
     try:
         args = OutriderArgs.model_validate(application.get("args") or {})
@@ -70,32 +60,15 @@ def load_config(path: Path | str) -> Config:
     return Config(path, str(application.get("name", "default")), args, serve_config)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)  # noqa: S506  # a SafeLoader
-    except FileNotFoundError:
-        raise ConfigurationError(f"{path}: there is no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path}: is not valid YAML: {error}") from error
-    if not isinstance(document, dict):
-        raise ConfigurationError(f"{path}: a mapping is needed at the top (Serve's format, with `applications`)")
-    return document
-
-
-def _our_application(document: Mapping[str, Any], path: Path) -> tuple[int, Mapping[str, Any]]:
-    """The application of ours, and where it stands in the list."""
+def our_application(document: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
+    """Where the application of ours stands in the list, and what it is; raises `ConfigurationError`."""
     applications = document.get("applications")
     if not isinstance(applications, list) or not all(isinstance(one, dict) for one in applications):
-        raise _wrong(path, "applications: a list of applications is needed")
+        raise ConfigurationError("applications: a list of applications is needed")
     ours = [(i, one) for i, one in enumerate(applications) if one.get("import_path") == IMPORT_PATH]
     if len(ours) != 1:
-        raise _wrong(path, f"applications: exactly one needs `import_path: {IMPORT_PATH}`, found {len(ours)}")
-    index, application = ours[0]
-    if "route_prefix" in application and application["route_prefix"] is None:
-        raise _wrong(path, f"applications.{index}.route_prefix: null would hide the application from gRPC; use /")
-    return index, application
+        raise ConfigurationError(f"applications: exactly one needs `import_path: {IMPORT_PATH}`, found {len(ours)}")
+    return ours[0]
 
 
 def _check_keys(value: object, model: type[BaseModel], path: Path, where: tuple[str, ...]) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.config.explain import unknown_key
+from cluster.config.explain import unknown_key, validated
 from workers.core.config import DrafterConfig, ModelConfig, NgramConfig, SpeculationConfig, VerifierConfig
 from workers.core.errors import ConfigurationError
 from workers.core.sampling_params import VerificationRule
 
-__all__ = ["Conversion", "from_vllm", "to_vllm"]
+__all__ = ["Conversion", "from_vllm", "target_settings", "to_vllm"]
 
 Json = dict[str, Any]
 
@@ -67,29 +67,35 @@ class Conversion:
 
 
 def from_vllm(given: Mapping[str, Any]) -> Conversion:
-    """`target` and `draft` of an application's `args`; raises `ConfigurationError` for methods that are not here."""
+    """`target` and `draft` of an application's `args`, which our settings accept.
+
+    Raises `ConfigurationError` for methods that are not here and values that are not allowed.
+    """
     lost: list[str] = []
     for key, value in given.items():
         if key in _ONLY_VLLM and value != _ONLY_VLLM[key][0]:
             lost.append(f"{key}: {_ONLY_VLLM[key][1]}")
         elif key not in _ONLY_VLLM and key not in _BOTH:
-            raise ConfigurationError(f"{key}: {unknown_key(key, (*_BOTH, *_ONLY_VLLM))}")
+            raise ConfigurationError(f"{key}: {unknown_key(str(key), (*_BOTH, *_ONLY_VLLM))}")
     method = _method(given, lost)
     target: Json = {"method": method, **_limits(given, method, lost)}
     result: Json = {"target": {"config": target}}
     if method == "ngram":
-        low, high = given.get("prompt_lookup_min"), given.get("prompt_lookup_max")
-        target["ngram"] = {
-            "prompt_lookup_min": low or high or VLLM_NGRAM,
-            "prompt_lookup_max": high or low or VLLM_NGRAM,
-        }
+        target["ngram"] = _ngram(given)
     elif not given.get("model"):
         raise ConfigurationError(f"model: method {method} needs one")
     elif method == "medusa":
         target["medusa"] = {"model": given["model"]}
     else:
         result["draft"] = {"config": {"model": _draft_model(given)}}
+        validated(DrafterConfig, result["draft"]["config"], "draft.config")
+    target_settings(target)
     return Conversion(result, lost)
+
+
+def target_settings(values: Mapping[str, Any]) -> VerifierConfig:
+    """`target.config` that may say nothing of the target itself, which is no part of a speculative config."""
+    return validated(VerifierConfig, {"model": {"model": "-"}, **values}, "target.config")
 
 
 def to_vllm(target: VerifierConfig, draft: DrafterConfig | None) -> Conversion:
@@ -153,6 +159,14 @@ def _limits(given: Mapping[str, Any], method: str, lost: list[str]) -> Json:
     if method != "ngram" and given.get("draft_sample_method") == "greedy":
         lost.append("draft_sample_method greedy: drafts follow the request's temperature, with its own noise or drawn")
     return {"speculation": speculation} if speculation else {}
+
+
+def _ngram(given: Mapping[str, Any]) -> Json:
+    """vLLM takes the one that is given for both."""
+    low, high = given.get("prompt_lookup_min"), given.get("prompt_lookup_max")
+    if low is None and high is None:
+        low = high = VLLM_NGRAM
+    return {"prompt_lookup_min": high if low is None else low, "prompt_lookup_max": low if high is None else high}
 
 
 def _draft_model(given: Mapping[str, Any]) -> Json:

@@ -162,6 +162,8 @@ def test_all_findings_are_told_at_once(tmp_path: Path) -> None:
         ("[1, 2]", "a mapping is needed at the top"),
         ("", "a mapping is needed at the top"),
         ("applications: []\napplications: []\n", "the key 'applications' is given twice"),
+        ("? [1]\n: 2\n", "(?s)is not valid YAML: .*unhashable key"),
+        ("since: 2001-99-99\n", "is not valid YAML: month must be"),
     ],
 )
 def test_files_that_are_no_configuration(tmp_path: Path, text: str, problem: str) -> None:

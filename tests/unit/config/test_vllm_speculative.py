@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from cluster.cli.main import app
 from cluster.config.pools import DrafterPool, VerifierPool
@@ -84,6 +84,14 @@ def test_a_method_that_is_not_given_is_assumed_aloud() -> None:
         ({"method": "medusa"}, "model: method medusa needs one"),
         ({"method": "ngram", "num_speculative_tokens": 0}, "num_speculative_tokens: 0 is not between 1 and 64"),
         ({"method": "ngram", "prompt_lookup_maxx": 3}, "did you mean prompt_lookup_max"),
+        (
+            {"method": "ngram", "prompt_lookup_min": 5, "prompt_lookup_max": 3},
+            r"target\.config\.ngram: prompt_lookup_min \(5\) must not exceed prompt_lookup_max \(3\)",
+        ),
+        ({"method": "ngram", "prompt_lookup_min": 0}, r"prompt_lookup_min: .* greater than or equal to 1 \(got 0\)"),
+        ({"method": "medusa", "model": 3}, r"target\.config\.medusa\.model: .*string \(got 3\)"),
+        ({"method": "draft_model", "model": "d", "max_model_len": 2}, r"draft\.config\.model\.max_context_length: "),
+        ({1: 2}, "1: unknown key"),
     ],
 )
 def test_bad_input(given: dict[str, Any], message: str) -> None:
@@ -115,3 +123,50 @@ def test_the_command(tmp_path: Path) -> None:
     assert json.loads(whole.stdout)["method"] == "draft_model"
     for wrong in ("nowhere.json", "[1]", '{"method": "eagle"}'):
         assert runner.invoke(app, ["convert", "speculative-config", wrong]).exit_code == 2
+
+
+OURS = """
+import_path: {0}
+args:
+  model_name: m
+  target: {{config: {{model: {{model: t}}, method: ngram, ngram: {{prompt_lookup_max: {1}}}}}}}
+"""
+
+
+def reverse(tmp_path: Path, text: str) -> Result:
+    path = tmp_path / "ours.yaml"
+    path.write_text(text)
+    return CliRunner().invoke(app, ["convert", "speculative-config", str(path), "--reverse"])
+
+
+def test_the_application_of_ours_is_taken_wherever_it_stands(tmp_path: Path) -> None:
+    ours, other = OURS.format("cluster.app:build", 6), OURS.format("other:app", 9)
+    for applications in ([ours, other], [other, ours]):
+        result = reverse(tmp_path, yaml.safe_dump({"applications": [yaml.safe_load(one) for one in applications]}))
+        assert json.loads(result.stdout)["prompt_lookup_max"] == 6
+    result = reverse(tmp_path, yaml.safe_dump({"applications": [yaml.safe_load(other)]}))
+    assert result.exit_code == 2
+    assert "exactly one needs `import_path: cluster.app:build`" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("applications: null\n", "there is no `target` in it"),
+        ("target: {config: }\n", "draft: method draft_model needs the settings of the draft pool"),
+        ("target: {config: 3}\n", "target.config: a mapping of settings is expected (got 3)"),
+        ("target: {config: }\ndraft: x\n", "draft: a mapping of settings is expected (got 'x')"),
+        ("target: {config: }\ndraft: {config: }\n", "draft.config.model: Field required"),
+        ("target: {config: {method: ngram, method: medusa}}\n", "the key 'method' is given twice"),
+    ],
+)
+def test_files_that_cannot_be_turned_back(tmp_path: Path, text: str, said: str) -> None:
+    result = reverse(tmp_path, text)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_json_that_gives_a_key_twice_is_refused() -> None:
+    result = CliRunner().invoke(app, ["convert", "speculative-config", '{"method": "ngram", "method": "medusa"}'])
+    assert result.exit_code == 2
+    assert "the JSON: is not valid YAML: the key 'method' is given twice" in result.stderr
