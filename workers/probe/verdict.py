@@ -13,7 +13,7 @@ from workers.probe.findings import Acceptance, Cost, Findings, Speed, Tree, step
 __all__ = ["Verdict", "judge", "predicted_speedup"]
 
 WORTH_IT = 1.05  # a smaller gain is lost in noise and operations
-LOW_ACCEPTANCE = 0.4  # of the first drafted token; below it speculation normally does not pay
+LOW_ACCEPTANCE = 0.4  # share of trees of which a first node is accepted; below it speculation normally does not pay
 HEAVY_DRAFT = 0.5  # of a plain step
 
 
@@ -74,7 +74,7 @@ def _reason(speed: Speed, acceptance: Acceptance, cost: Cost, *, worth_it: bool)
     if worth_it:
         return facts
     if acceptance.rates and acceptance.rates[0] < LOW_ACCEPTANCE:
-        return f"only {acceptance.rates[0]:.0%} of first drafted tokens are accepted: {facts}"
+        return f"in {1 - acceptance.rates[0]:.0%} of the steps with a tree none of its first nodes is accepted: {facts}"
     if draft > HEAVY_DRAFT:
         return f"the draft costs too much for this target: {facts}"
     if growth > acceptance.length:

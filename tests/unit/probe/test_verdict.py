@@ -57,7 +57,7 @@ def test_reasons() -> None:
     rare = replace(ACCEPTANCE, accepted_per_depth=(30, 10))
     assert verdict_of(slow, rare) == (
         False,
-        "only 30% of first drafted tokens are accepted: "
+        "in 70% of the steps with a tree none of its first nodes is accepted: "
         "2.00 tokens a step that costs 1.40x a plain one, and 0.60x for drafting",
     )
     cheap = replace(COST, verify_ms={1: 10.0, 3: 25.0}, drafts=(DraftCost("d", TREE, 1, 1.0),))
