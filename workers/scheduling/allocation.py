@@ -40,7 +40,6 @@ class StepSnapshot:
     cost: StepCost
     max_nodes: int  # room in the step
     offers: tuple[Offer, ...]
-    margin: float = 0.0  # by which a node must improve the goodput
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def decide(snapshot: StepSnapshot) -> StepDecision:
     ms = snapshot.cost.ms_by_rows(load, len(ranked))
     taken = 0
     for negative, i, node in ranked:
-        better = (tokens - negative) * ms[taken] > tokens * ms[taken + 1] * (1.0 + snapshot.margin)
+        better = (tokens - negative) * ms[taken] > tokens * ms[taken + 1]
         if not better:
             break
         tokens -= negative

@@ -74,5 +74,4 @@ def snapshot_from_json(value: dict[str, Any]) -> StepSnapshot:
         cost=StepCost(tuple(value["cost"]["coefficients"])),
         max_nodes=value["max_nodes"],
         offers=tuple(Offer(tuple(o["survivals"]), o["forced"]) for o in value["offers"]),
-        margin=value["margin"],
     )
