@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from cluster.config.yaml_file import read_settings
-from workers.core.errors import OutriderError
+from workers.core.errors import ConfigurationError, OutriderError
 from workers.core.figure import figure
 from workers.core.provenance import provenance, write_result
 from workers.core.request import StepOutput
@@ -28,9 +28,9 @@ from workers.probe.measure import MODES
 from workers.probe.rig import Rig, open_rig
 from workers.text.prompt_file import tokenize_prompts
 
-__all__ = ["Level", "levels_of", "main", "summarize"]
+__all__ = ["Level", "Loop", "drive", "levels_of", "main", "summarize"]
 
-SETTLE = 0.2  # share of a level's time that does not count: requests of the level before are still in it
+SETTLE = 0.2  # share of a level's time that does not count: the controller gets used to the load
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class _Sink:
 
 
 @dataclass
-class _Loop:
+class Loop:
     """Keeps so many requests of one mode in the engine."""
 
     rig: Rig
@@ -75,7 +75,9 @@ class _Loop:
     tokens: list[tuple[float, int]] = field(default_factory=list)
 
     def run(self, requests: int, seconds: float) -> float:
-        """Tokens per second of all requests together."""
+        """Tokens per second of all requests together; the time starts when no more than `requests` are left."""
+        while self.running > requests:
+            self._take(None)
         begin = time.perf_counter()
         while (left := begin + seconds - time.perf_counter()) > 0:
             while self.running < requests:
@@ -125,7 +127,12 @@ def levels_of(peak: int) -> list[int]:
 
 
 def drive(config: ProbeConfig, name: str, peak: int, seconds: float, rounds: int) -> list[Level]:
-    """All levels of all ramps, in the order in which they were driven. `config` is to allow `peak` requests."""
+    """All levels of all ramps, in the order in which they were driven. `config` is to allow `peak` requests.
+
+    Raises `ConfigurationError` where `config` has no proposer of that name.
+    """
+    if name not in config.proposers:
+        raise ConfigurationError(f"there is no proposer {name!r}; there are: {', '.join(config.proposers)}")
     loaded = load_model(config.target)
     prompts = tokenize_prompts(config.prompts, loaded.tokenizer)[: config.max_prompts]
     levels = levels_of(peak)
@@ -133,7 +140,7 @@ def drive(config: ProbeConfig, name: str, peak: int, seconds: float, rounds: int
     with open_rig(config, name, config.proposers[name], loaded, max(map(len, prompts))) as rig:
         for _ in range(rounds):
             for mode in MODES:
-                loop = _Loop(rig, config, prompts, mode)
+                loop = Loop(rig, config, prompts, mode)
                 for index, requests in enumerate(levels):
                     rate = loop.run(requests, seconds / len(levels))
                     driven.append(Level(mode.value, index <= len(levels) // 2, requests, rate))
@@ -178,8 +185,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("ramp"))
     arguments = parser.parse_args()
-    config = read_settings(arguments.config, ProbeConfig).model_copy(update={"concurrency": (arguments.peak,)})
-    driven = drive(config, arguments.proposer, arguments.peak, arguments.seconds, arguments.rounds)
+    try:
+        config = read_settings(arguments.config, ProbeConfig).model_copy(update={"concurrency": (arguments.peak,)})
+        driven = drive(config, arguments.proposer, arguments.peak, arguments.seconds, arguments.rounds)
+    except OutriderError as error:
+        parser.error(str(error))
     rows = summarize(driven)
     origin = provenance(config=config.model_dump(mode="json"))
     result = {"levels": rows, "driven": [asdict(level) for level in driven]}

@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.ramp import Level, drive, levels_of, plot, summarize
+from benchmarks.ramp import Level, Loop, drive, levels_of, plot, summarize
+from workers.core.errors import ConfigurationError
+from workers.core.sampling_params import SpeculationMode
+from workers.models.loader import load_model
 from workers.probe.config import ProbeConfig, TreeConfig
+from workers.probe.rig import open_rig
 
 
 @pytest.mark.parametrize(("peak", "levels"), [(1, [1]), (4, [1, 2, 4, 2, 1]), (6, [1, 2, 4, 6, 4, 2, 1])])
@@ -35,3 +39,20 @@ def test_a_ramp_drives_every_mode_through_every_level(
     assert all(level.tokens_per_s > 0 for level in driven)
     plot(summarize(driven), tmp_path / "ramp.png")
     assert (tmp_path / "ramp.png").stat().st_size > 5000
+
+
+def test_a_falling_level_starts_when_the_load_has_fallen(lookup_config: Callable[..., ProbeConfig]) -> None:
+    config = lookup_config(max_tokens=300)
+    loaded = load_model(config.target)
+    with open_rig(config, "lookup", config.proposers["lookup"], loaded, longest=4) as rig:
+        loop = Loop(rig, config, [(5, 7, 9, 11)], SpeculationMode.OFF)
+        loop.run(4, seconds=0.05)
+        assert loop.running == 4
+        assert loop.run(1, seconds=0.05) > 0
+        assert loop.running <= 1
+        loop.drain()
+
+
+def test_an_unknown_proposer_is_told_which_there_are(lookup_config: Callable[..., ProbeConfig]) -> None:
+    with pytest.raises(ConfigurationError, match="no proposer 'draft'; there are: lookup"):
+        drive(lookup_config(), "draft", peak=1, seconds=1.0, rounds=1)
