@@ -3,31 +3,54 @@
 2 = the input was wrong (arguments, configuration, request), 1 = it failed all the same.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 from outrider import errors
+from pydantic import BaseModel, ValidationError
 from rich.console import Console
 from rich.markup import escape
 
+from cluster.config.explain import explain
 from cluster.demo.model import ModelUnavailableError
 from cluster.local import StartError
-from workers.core.errors import ConfigurationError, InvalidRequestError
+from workers.core.errors import (
+    ConfigurationError,
+    IncompatibleError,
+    InvalidRequestError,
+    NotFoundError,
+    OutriderError,
+    RefusedError,
+)
 
-__all__ = ["BAD_INPUT", "FAILURE", "err_console", "fail", "friendly_errors", "out_console", "progress"]
+__all__ = [
+    "BAD_INPUT",
+    "FAILURE",
+    "check_output",
+    "err_console",
+    "fail",
+    "friendly_errors",
+    "out_console",
+    "progress",
+]
 
 FAILURE = 1
 BAD_INPUT = 2
 _BAD_INPUT_ERRORS = (
     ConfigurationError,
+    IncompatibleError,
     InvalidRequestError,
+    NotFoundError,
+    RefusedError,
     errors.ConfigurationError,
     errors.InvalidRequestError,
     errors.NotFoundError,
     errors.RefusedError,
 )
-_FAILURES = (errors.OutriderError, StartError, ModelUnavailableError, OSError)
+_FAILURES = (OutriderError, errors.OutriderError, StartError, ModelUnavailableError, OSError)
 
 
 def out_console() -> Console:
@@ -42,6 +65,18 @@ def fail(message: str, code: int) -> typer.Exit:
     """Print the message and return the exit to raise."""
     err_console().print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
     return typer.Exit(code)
+
+
+def check_output(path: Path | None, option: str) -> None:
+    """Fail before the work, not behind it, where the file that `option` names could not be written."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise fail(f"{option}: {path} is a folder; name a file", BAD_INPUT)
+    if not path.parent.is_dir():
+        raise fail(f"{option}: there is no folder {path.parent}", BAD_INPUT)
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise fail(f"{option}: {path} cannot be written", BAD_INPUT)
 
 
 @contextmanager
@@ -70,6 +105,8 @@ def friendly_errors() -> Iterator[None]:
         yield
     except _BAD_INPUT_ERRORS as error:
         raise fail(str(error), BAD_INPUT) from None
+    except ValidationError as error:  # of settings that were made from the user's
+        raise fail(f"settings that cannot work ({error.title}): {explain(error, BaseModel)}", BAD_INPUT) from None
     except _FAILURES as error:
         raise fail(str(error), FAILURE) from None
     except KeyboardInterrupt:

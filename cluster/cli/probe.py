@@ -1,6 +1,7 @@
 """`outrider probe CONFIG`: is speculation worth it for these models and these prompts?"""
 
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from cluster.cli.output import err_console, friendly_errors, out_console, progress
+from cluster.cli.output import BAD_INPUT, check_output, err_console, fail, friendly_errors, out_console, progress
 from cluster.config.yaml_file import read_settings
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def probe(
     from workers.probe.verdict import judge
 
     with friendly_errors():
+        check_output(json_path, "--json")
+        check_plot(plot)
         settings = read_settings(config, ProbeConfig)
         with progress(err_console(), "Probing") as report:
             findings = measure(settings, report)
@@ -41,6 +44,15 @@ def probe(
             write_result(json_path, result, provenance(config=settings.model_dump(mode="json")))
         if plot is not None:
             plot_findings(findings, plot)
+
+
+def check_plot(path: Path | None) -> None:
+    """Fail where the picture could not be drawn or written."""
+    check_output(path, "--plot")
+    if path is not None and path.suffix != ".png":
+        raise fail(f"--plot: the picture is a PNG; {path} does not end in .png", BAD_INPUT)
+    if path is not None and find_spec("matplotlib") is None:
+        raise fail("--plot needs matplotlib, which comes with the extra outrider-server[train]", BAD_INPUT)
 
 
 def show(console: Console, findings: "Findings", verdicts: "list[Verdict]") -> None:

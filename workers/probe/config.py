@@ -31,13 +31,19 @@ class ProposerConfig(Settings):
     method: Literal["draft_model", "ngram", "medusa", "layerskip"]
     drafter: DrafterConfig | None = Field(None, description="For method draft_model")
     ngram: NgramConfig = NgramConfig()
-    medusa: MedusaConfig | None = None
-    layerskip: LayerSkipConfig | None = None
+    medusa: MedusaConfig | None = Field(None, description="For method medusa")
+    layerskip: LayerSkipConfig | None = Field(None, description="For method layerskip")
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if (self.method == "draft_model") != (self.drafter is not None):
             raise ValueError("method draft_model needs `drafter`, and no other method takes one")
+        if self.method == "medusa" and self.medusa is None:
+            raise ValueError("method medusa needs `medusa.model`, the folder of the heads")
+        if self.method == "layerskip" and self.layerskip is None:
+            raise ValueError("method layerskip needs `layerskip.exit_layer`, the last layer that drafts")
+        if self.method == "ngram" and self.ngram.combine:
+            raise ValueError("ngram.combine unites prompt lookup with another method; method ngram has none beside it")
         return self
 
 

@@ -29,17 +29,25 @@ Report = Callable[[str], None]
 
 
 def probe(config: ProbeConfig, report: Report = lambda _: None) -> Findings:
-    """Measure everything; `report` is told what is going on."""
+    """Measure everything; `report` is told what is going on.
+
+    Every proposer is started once before anything is measured, so that settings that cannot work cost no results.
+    """
     report("loading the target")
     loaded = load_model(config.target)
     prompts = tokenize_prompts(config.prompts, loaded.tokenizer)[: config.max_prompts]
+    longest = max(map(len, prompts))
+    for name, proposer in config.proposers.items():
+        report(f"{name}: does it start?")
+        with open_rig(config, name, proposer, loaded, longest):
+            pass
     report("cost of a step by its rows")
     verify_ms = _verify_ms(loaded)
     acceptances: list[Acceptance] = []
     drafts: list[DraftCost] = []
     speeds: list[Speed] = []
     for name, proposer in config.proposers.items():
-        with open_rig(config, name, proposer, loaded, max(map(len, prompts))) as rig:
+        with open_rig(config, name, proposer, loaded, longest) as rig:
             own = _acceptances(rig, name, config, prompts, report)
             drafts += _draft_costs(rig, name, config, prompts, report)
             speeds += _speeds(rig, config, prompts, own, Cost(verify_ms, tuple(drafts)), report)

@@ -4,11 +4,12 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from workers.core.config import ModelConfig
-from workers.core.errors import ConfigurationError
+from workers.core.errors import ConfigurationError, NotFoundError
 from workers.core.sampling_params import SpeculationMode
 from workers.models.loader import load_model
 from workers.probe.config import ProbeConfig, ProposerConfig, TreeConfig
@@ -83,9 +84,30 @@ def test_only_equal_work_goes_on_behind_the_end(
     assert (len(answered.token_ids) == 40) is equal_work
 
 
-def test_a_drafter_that_does_not_start_says_why(tiny_target: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="draft_model needs `drafter`"):
-        ProposerConfig(method="draft_model")
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "draft_model"}, "draft_model needs `drafter`"),
+        ({"method": "medusa"}, "medusa needs `medusa.model`"),
+        ({"method": "layerskip"}, "layerskip needs `layerskip.exit_layer`"),
+        ({"method": "ngram", "ngram": {"combine": True}}, "ngram.combine unites prompt lookup with another method"),
+    ],
+)
+def test_a_proposer_needs_the_settings_of_its_method(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ProposerConfig.model_validate(settings)
+
+
+def test_every_proposer_is_started_before_anything_is_measured(lookup_config: Callable[..., ProbeConfig]) -> None:
+    config = lookup_config()
+    heads = ProposerConfig.model_validate({"method": "medusa", "medusa": {"model": "nowhere/heads"}})
+    told: list[str] = []
+    with pytest.raises(NotFoundError, match="nowhere/heads"):
+        probe(config.model_copy(update={"proposers": {**config.proposers, "heads": heads}}), told.append)
+    assert told == ["loading the target", "lookup: does it start?", "heads: does it start?"]
+
+
+def test_prompts_that_cannot_be_read_are_named(tiny_target: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read"):
         probe(
             ProbeConfig(
