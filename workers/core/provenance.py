@@ -15,7 +15,7 @@ import psutil
 __all__ = ["provenance", "write_result"]
 
 SOURCES = (":/", ":(top,exclude)benchmarks/results")  # results that were just written are no change of the program
-PACKAGES = ("torch", "transformers", "ray", "grpcio", "numpy")
+PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "ray", "grpcio", "numpy")
 
 
 def provenance(argv: list[str] | None = None, **more: Any) -> dict[str, Any]:

@@ -16,12 +16,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from workers.core.errors import ConfigurationError, NotFoundError
 from workers.medusa.config import FILE, HeadsConfig
 from workers.medusa.heads import MedusaHeads
 from workers.medusa.layout import Weights, check_layout, check_token_map, plain_name
+from workers.models.tensor_file import save_tensors
 
 __all__ = ["HeadsCheckpoint", "probe_tokens", "write_heads"]
 
@@ -47,10 +48,7 @@ def write_heads(folder: Path, heads: MedusaHeads, config: HeadsConfig, target_ro
         for name, tensor in heads.state_dict().items()
     }
     weights[TARGET_ROWS] = target_rows.detach().cpu().half().contiguous()
-    try:
-        save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
-    except SafetensorError as error:
-        raise OSError(f"{folder / WEIGHTS} cannot be written: {error}") from None
+    save_tensors(weights, folder / WEIGHTS)
     config.write(folder)
 
 

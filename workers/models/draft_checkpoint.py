@@ -14,11 +14,12 @@ from typing import Self
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 from transformers import PreTrainedModel
 
 from workers.core.errors import ConfigurationError
+from workers.models.tensor_file import save_tensors
 from workers.text.source import DRAFT_DESCRIPTION
 
 __all__ = ["DraftCheckpoint", "ReducedHead", "keep_layers"]
@@ -49,12 +50,15 @@ class DraftCheckpoint:
             raise ConfigurationError(f"draft checkpoint {ref!r}: {DESCRIPTION} cannot be read ({error})") from None
 
     def write(self, folder: Path, model: PreTrainedModel, vocabulary: torch.Tensor | None) -> None:
-        """Store the trained parameters of `model` (its layers are those of `layers`) in fp16."""
+        """Store the trained parameters of `model` (its layers are those of `layers`) in fp16.
+
+        Raises `OSError` when they cannot be written.
+        """
         state = model.base_model.state_dict()
         tensors = {n: t.detach().half().contiguous() for n, t in state.items() if n.startswith(PREFIXES)}
         if vocabulary is not None:
             tensors[VOCABULARY] = vocabulary.to(torch.int32)
-        save_file(tensors, folder / WEIGHTS)
+        save_tensors(tensors, folder / WEIGHTS)
         (folder / DESCRIPTION).write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
 
     def apply(self, ref: str, model: PreTrainedModel) -> None:

@@ -7,8 +7,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from workers.core.errors import ConfigurationError
+from workers.core.folders import replacing
 from workers.models.draft_checkpoint import DraftCheckpoint
 from workers.models.loader import model_source
+from workers.models.tensor_file import saving
 
 __all__ = ["export_draft", "save_model"]
 
@@ -17,23 +19,33 @@ TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "vocab*", "merges.tx
 
 def export_draft(ref: str, folder: Path, base: str | None = None) -> None:
     """The assembled model in half precision, with the base's tokenizer files; the whole vocabulary, so any server
-    can load it (a reduced one only makes the draft cheaper here)."""
+    can load it (a reduced one only makes the draft cheaper here). The folder appears whole or not at all.
+
+    Raises `ConfigurationError` when `folder` is taken, `OSError` when it cannot be written.
+    """
     checkpoint = DraftCheckpoint.read(ref)
     if checkpoint is None:
         raise ConfigurationError(f"{ref!r} is not a draft checkpoint: it has no draft.json")
-    if folder.exists() and any(folder.iterdir()):
+    if folder.name in ("", ".."):
+        raise ConfigurationError(f"{str(folder)!r} has no name of its own; name a new folder")
+    if folder.is_file() or (folder.exists() and any(folder.iterdir())):
         raise ConfigurationError(f"{str(folder)!r} is not empty; choose a new folder")
     source = model_source(base or checkpoint.base)
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float16)
     head = model.get_output_embeddings()
     checkpoint.apply(ref, model)
     model.set_output_embeddings(head)
-    save_model(model, base or checkpoint.base, folder)
+    with replacing(folder) as fresh:
+        save_model(model, base or checkpoint.base, fresh)
 
 
 def save_model(model: PreTrainedModel, ref: str, folder: Path) -> None:
-    """Weights and configuration of `model`, and the tokenizer of `ref`, the model that it was."""
-    model.save_pretrained(folder)
+    """Weights and configuration of `model`, and the tokenizer of `ref`, the model that it was.
+
+    Raises `OSError` when they cannot be written.
+    """
+    with saving(folder):
+        model.save_pretrained(folder)
     source = model_source(ref)
     origin = Path(source["pretrained_model_name_or_path"])
     if "gguf_file" in source or not origin.is_dir():

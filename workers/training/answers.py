@@ -7,16 +7,20 @@ chosen from, answer after answer) and `provenance.json`. A run that was interrup
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate, takewhile
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from workers.core.errors import ConfigurationError
+from workers.training.data_provenance import read_data_provenance
 
-__all__ = ["Answer", "AnswerReader", "AnswerWriter"]
+__all__ = ["HIDDEN", "LINES", "Answer", "AnswerReader", "AnswerWriter", "read_answers"]
+
+LINES, HIDDEN = "answers.jsonl", "hidden.bin"
 
 Rows = npt.NDArray[np.float16]
 
@@ -32,20 +36,29 @@ class Answer:
     seed: int
     hidden_rows: int
 
+    def rows_within(self, max_length: int) -> int:
+        """Rows whose tokens lie within the first `max_length` tokens of prompt and answer."""
+        return min(self.hidden_rows, max(0, max_length - len(self.prompt_token_ids) + 1))
+
 
 class AnswerWriter:
-    """Appends answers; `done` are the prompt indices that the folder holds already."""
+    """Appends answers; `done` are the prompt indices that the folder holds already.
+
+    What an interruption left behind the last answer that is there with all its rows is cut off.
+    """
 
     def __init__(self, folder: Path, hidden_size: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        lines = folder / "answers.jsonl"
-        answers, length = _whole_lines(lines) if lines.exists() else ([], 0)
-        self.done = {answer.prompt_index for answer in answers}
-        self.num_tokens = sum(len(answer.answer_token_ids) for answer in answers)
-        self._lines = lines.open("ab")
-        self._lines.truncate(length)
-        self._hidden = (folder / "hidden.bin").open("ab")
-        self._hidden.truncate(sum(answer.hidden_rows for answer in answers) * hidden_size * 2)
+        self._lines = (folder / LINES).open("ab")
+        self._hidden = (folder / HIDDEN).open("ab")
+        lines = _whole_lines(folder / LINES)
+        ends = accumulate(line.answer.hidden_rows * hidden_size * 2 for line in lines)
+        there = (folder / HIDDEN).stat().st_size
+        kept = list(takewhile(lambda entry: entry[1] <= there, zip(lines, ends, strict=True)))
+        self._lines.truncate(kept[-1][0].end if kept else 0)
+        self._hidden.truncate(kept[-1][1] if kept else 0)
+        self.done = {line.answer.prompt_index for line, _ in kept}
+        self.num_tokens = sum(len(line.answer.answer_token_ids) for line, _ in kept)
 
     def append(self, answer: Answer, hidden: Rows) -> None:
         """Write one answer; `hidden` is [answer.hidden_rows, hidden_size]."""
@@ -87,28 +100,51 @@ class AnswerReader(Sequence[tuple[Answer, Rows]]):
         return self.answers[index], np.asarray(self._rows[index])
 
 
-def _read_folder(folder: Path, hidden_size: int) -> tuple[list[Answer], Rows]:
-    lines, hidden = folder / "answers.jsonl", folder / "hidden.bin"
-    if not lines.is_file() or not hidden.is_file():
+def read_answers(folder: Path) -> list[Answer]:
+    """The answers of a folder without their states; raises `ConfigurationError` when it holds none."""
+    if not (folder / LINES).is_file() or not (folder / HIDDEN).is_file():
         raise ConfigurationError(f"{str(folder)!r} holds no answers; `outrider train data` writes them")
-    answers, _ = _whole_lines(lines)
+    return [line.answer for line in _whole_lines(folder / LINES)]
+
+
+def _read_folder(folder: Path, hidden_size: int) -> tuple[list[Answer], Rows]:
+    hidden = folder / HIDDEN
+    answers = read_answers(folder)
     shape = (sum(answer.hidden_rows for answer in answers), hidden_size)
     if hidden.stat().st_size < shape[0] * hidden_size * 2:
         raise ConfigurationError(
             f"{str(hidden)!r} is too short for {shape[0]} states of size {hidden_size}: it belongs to another target, "
             "or was cut off; run `outrider train data` again"
         )
+    left_over = hidden.stat().st_size - shape[0] * hidden_size * 2
+    if left_over > _longest(folder, answers) * hidden_size * 2:
+        raise ConfigurationError(
+            f"{str(hidden)!r} is {left_over} bytes too long for {shape[0]} states of size {hidden_size}: it belongs to "
+            "another target"
+        )
     return answers, np.memmap(hidden, np.float16, "r", shape=shape) if shape[0] else np.empty(shape, np.float16)
 
 
-def _whole_lines(path: Path) -> tuple[list[Answer], int]:
-    """The answers of all lines that were written to their end, and the length of those lines in bytes."""
-    data = path.read_bytes()
-    length = data.rfind(b"\n") + 1
-    answers: list[Answer] = []
-    for number, line in enumerate(data[:length].splitlines(), 1):
+def _longest(folder: Path, answers: list[Answer]) -> int:
+    """Tokens of the longest answer that a run may have been interrupted in."""
+    known = read_data_provenance(folder)
+    allowed = known["config"].get("max_tokens", 0) if known else 0
+    return max(allowed, *(len(answer.answer_token_ids) for answer in answers), 0)
+
+
+class _Line(NamedTuple):
+    answer: Answer
+    end: int  # in bytes from the start of the file
+
+
+def _whole_lines(path: Path) -> list[_Line]:
+    """All lines that were written to their end."""
+    lines: list[_Line] = []
+    end = 0
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        end += len(line) + 1
         try:
-            answers.append(Answer(**json.loads(line)))
+            lines.append(_Line(Answer(**json.loads(line)), end))
         except (ValueError, TypeError) as error:
             raise ConfigurationError(f"{str(path)!r}, line {number}: not an answer ({error})") from None
-    return answers, length
+    return lines

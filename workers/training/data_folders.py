@@ -1,11 +1,11 @@
-"""The setting `data` of what learns from answers: one folder, or several that are read one after another."""
+"""The setting `data` of what learns: one folder or file, or several that are read one after another."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-__all__ = ["DataFolders"]
+__all__ = ["DataFolders", "DataSources"]
 
 
 def _listed(value: Any) -> Any:
@@ -16,4 +16,14 @@ DataFolders = Annotated[
     tuple[Path, ...],
     BeforeValidator(_listed),
     Field(min_length=1, description="Folder that `outrider train data` wrote with this target, or a list of them"),
+]
+
+DataSources = Annotated[
+    tuple[Path, ...],
+    BeforeValidator(_listed),
+    Field(
+        min_length=1,
+        description="Folder of `outrider train data`, or a UTF-8 text file with blank lines between its texts, "
+        "or a list of them",
+    ),
 ]

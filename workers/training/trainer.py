@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 from torch.utils.data import Dataset
-from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers import Trainer, TrainerCallback, TrainerState, TrainingArguments, set_seed
 
 from workers.core.allocator import keep_freed_memory
+from workers.models.tensor_file import save_tensors
 from workers.training.optimizer_config import OptimizerConfig
 
 __all__ = ["fit", "last_checkpoint"]
@@ -56,7 +57,10 @@ def fit(
         optimizers=(_optimizer(module, config, parameter_groups), None),
     )
     resume = last_checkpoint(checkpoints)
-    trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+    if resume is not None and _has_ended(resume):
+        trainer.take_over(resume)
+    else:
+        trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     trainer.evaluate()
     return list(trainer.state.log_history)
 
@@ -80,10 +84,20 @@ def _is_whole(path: Path) -> bool:
     return True
 
 
+def _has_ended(checkpoint: Path) -> bool:
+    state = TrainerState.load_from_json(str(checkpoint / STATE))
+    return bool(state.global_step >= state.max_steps > 0)
+
+
 class _Trainer(Trainer):  # type: ignore[misc]
     def compute_loss(self, model: nn.Module, inputs: Batch, *_: Any, **__: Any) -> torch.Tensor:
         loss: torch.Tensor = model(**inputs)["loss"]
         return loss
+
+    def take_over(self, checkpoint: Path) -> None:
+        """Weights and log of a run that has ended; `train` would go one step beyond its end."""
+        self._load_from_checkpoint(str(checkpoint))
+        self.state = TrainerState.load_from_json(str(checkpoint / STATE))
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Means over the validation batches, by number of answers."""
@@ -106,7 +120,14 @@ class _Trainer(Trainer):  # type: ignore[misc]
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         trained = {n: p.detach().contiguous() for n, p in self.model.named_parameters() if p.requires_grad}
-        save_file(trained, folder / WEIGHTS, metadata={"format": "pt"})
+        save_tensors(trained, folder / WEIGHTS)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        """Raises `OSError` where torch has its own error for a disk that is full."""
+        try:
+            super()._save_optimizer_and_scheduler(output_dir)
+        except RuntimeError as error:
+            raise OSError(f"{output_dir} cannot be written: {error}") from None
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         (model or self.model).load_state_dict(load_file(Path(resume_from_checkpoint) / WEIGHTS), strict=False)
@@ -118,7 +139,7 @@ def _only(items: list[Batch]) -> Batch:
 
 
 def _arguments(config: OptimizerConfig, checkpoints: Path, batch_size: int) -> TrainingArguments:
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=str(checkpoints),
         num_train_epochs=config.epochs,
         max_steps=config.max_steps or -1,
@@ -142,6 +163,9 @@ def _arguments(config: OptimizerConfig, checkpoints: Path, batch_size: int) -> T
         label_names=[],
         report_to=[],
     )
+    if arguments.n_gpu > 1:  # DataParallel would split tensors whose indices are those of the whole batch
+        arguments._n_gpu = 1
+    return arguments
 
 
 def _optimizer(

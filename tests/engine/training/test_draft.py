@@ -14,6 +14,7 @@ from tests.fakes.answers import tiny_answers
 from workers.attention.forward_context import SequenceChunk, causal_mask
 from workers.core.config import ModelConfig
 from workers.core.errors import ConfigurationError
+from workers.core.folders import replacing
 from workers.kvcache.storage import KvStorage
 from workers.models.export import export_draft
 from workers.models.loaded import LoadedModel
@@ -25,7 +26,6 @@ from workers.training.batches import buckets, split
 from workers.training.draft.config import DraftTrainingConfig
 from workers.training.draft.student import DraftStudent, collate_answers
 from workers.training.draft.train import train_draft
-from workers.training.folders import replacing
 from workers.training.optimizer_config import OptimizerConfig
 from workers.training.trainer import last_checkpoint
 from workers.training.vocabulary import frequent_tokens
@@ -46,7 +46,7 @@ def config(tiny_target: Path, answers: Path, output: Path, **optimizer: object) 
         output=output,
         layers=(0,),
         vocabulary_size=300,
-        optimizer=OptimizerConfig(**{**settings, "evaluate_every": 20, "save_every": 10, **optimizer}),
+        optimizer=OptimizerConfig(**{**settings, "evaluate_every": 20, "save_every": 9, **optimizer}),
     )
 
 
@@ -66,6 +66,9 @@ def test_it_learns(tiny_target: Path, answers: Path, trained: Path, tmp_path: Pa
     origin = json.loads((trained / "provenance.json").read_text())
     assert origin["config"]["layers"] == [0]
     assert origin["data"][0]["provenance"]["config"]["max_tokens"] == 24
+    assert origin["data"][0]["hidden_xxh3_128"]
+    assert origin["resumed"] == []
+    assert origin["ended"] >= origin["time"]
 
 
 def test_a_run_that_was_interrupted_ends_like_one_that_was_not(
@@ -75,10 +78,12 @@ def test_a_run_that_was_interrupted_ends_like_one_that_was_not(
     train_draft(config(tiny_target, answers, output))
     checkpoints = output.with_name("draft.checkpoints")
     shutil.rmtree(checkpoints / "checkpoint-40")
-    (checkpoints / "checkpoint-35").mkdir()  # cut off while being written
+    (checkpoints / "checkpoint-39").mkdir()  # cut off while being written
+    state = json.loads((checkpoints / "checkpoint-36" / "trainer_state.json").read_text())
+    assert state["epoch"] % 1 > 0, "in the middle of an epoch"
     shutil.rmtree(output)
     train_draft(config(tiny_target, answers, output))
-    assert not (checkpoints / "checkpoint-35").exists()
+    assert not (checkpoints / "checkpoint-39").exists()
     one, two = load_file(trained / "draft.safetensors"), load_file(output / "draft.safetensors")
     assert one.keys() == two.keys()
     for name in one:

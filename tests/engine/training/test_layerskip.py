@@ -1,5 +1,6 @@
 """`outrider train layerskip`: the recipe's numbers, resumption, plain folders, and what a user may get wrong."""
 
+import json
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -9,12 +10,15 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from tests.fakes.answers import tiny_answers
 from workers.core.config import ModelConfig
 from workers.core.errors import ConfigurationError
 from workers.models.loader import load_model
 from workers.models.tiny import TRAINING_TEXT
+from workers.text.tokenizer import Tokenizer
 from workers.training.layerskip.config import LayerSkipTrainingConfig, LoraConfig, Recipe
 from workers.training.layerskip.schedule import dropout_rates, exit_weights
+from workers.training.layerskip.texts import read_texts
 from workers.training.layerskip.train import train_layerskip
 from workers.training.optimizer_config import OptimizerConfig
 from workers.training.small_model import EARLY_EXITS
@@ -124,10 +128,25 @@ def test_texts_that_cannot_be_used(tiny_target: Path, texts: Path, tmp_path: Pat
         if data != "none.txt":
             path.write_text("a b c\n\nd e f\n" if data == "short.txt" else "only one")
         with pytest.raises(ConfigurationError, match=message):
-            train_layerskip(settings.model_copy(update={"data": path}))
+            train_layerskip(settings.model_copy(update={"data": (path,)}))
 
 
 def test_the_example_is_valid() -> None:
     path = Path(__file__).parents[3] / "examples" / "train" / "layerskip.yaml"
     settings = LayerSkipTrainingConfig.model_validate(yaml.safe_load(path.read_text()))
     assert settings.recipe == EARLY_EXITS
+
+
+def test_texts_of_several_sources(tiny_target: Path, texts: Path, tmp_path: Path) -> None:
+    answers = tiny_answers(tiny_target, tmp_path, (f"number {n}" for n in range(4)), max_tokens=8)
+    tokenizer = Tokenizer.load(str(tiny_target))
+    both = read_texts([texts, answers], tokenizer, 512)
+    assert both == [*read_texts([texts], tokenizer, 512), *read_texts([answers], tokenizer, 512)]
+    assert config(tiny_target, texts, tmp_path / "out").data == (texts,)
+    with pytest.raises(ConfigurationError, match="and the target has 100 tokens"):
+        read_texts([answers], tokenizer, 100)
+    origin = json.loads((answers / "provenance.json").read_text())
+    origin["target"]["tokenizer_hash"] = "another"
+    (answers / "provenance.json").write_text(json.dumps(origin))
+    with pytest.raises(ConfigurationError, match="another tokenizer"):
+        read_texts([texts, answers], tokenizer, 512)

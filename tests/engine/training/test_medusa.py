@@ -13,13 +13,13 @@ from tests.fakes.answers import tiny_answers
 from tests.fakes.engines import make_engine, make_request, run_all, tiny_loaded
 from workers.core.config import MedusaConfig, ModelConfig, VerifierConfig
 from workers.core.errors import ConfigurationError
+from workers.core.folders import replacing
 from workers.core.sampling_params import SamplingParams
 from workers.medusa.checkpoint import HeadsCheckpoint
 from workers.medusa.config import HeadsConfig
 from workers.medusa.heads import MedusaHeads
 from workers.proposers.medusa import MedusaProposer
 from workers.training.answers import Answer
-from workers.training.folders import replacing
 from workers.training.medusa.config import HeadsSettings, MedusaTrainingConfig
 from workers.training.medusa.student import HeadsLoss, MedusaStudent, collate_rows
 from workers.training.medusa.train import train_medusa, write_trained
@@ -50,7 +50,7 @@ def config(target: Path, answers: Path, output: Path, **heads: object) -> Medusa
             warmup_steps=2,
             validation_answers=4,
             evaluate_every=15,
-            save_every=10,
+            save_every=9,
         ),
     )
 
@@ -102,7 +102,8 @@ def test_an_interrupted_run_ends_like_one_that_was_not(
     (checkpoints / "training_config.json").write_text(settings.model_dump_json(indent=2))
     shutil.rmtree(checkpoints / "checkpoint-30")
     (checkpoints / "checkpoint-30").mkdir()
-    assert (checkpoints / "checkpoint-20").exists()
+    state = json.loads((checkpoints / "checkpoint-27" / "trainer_state.json").read_text())
+    assert state["epoch"] % 1 > 0, "in the middle of an epoch"
     train_medusa(settings)
     whole, again = load_file(trained / "model.safetensors"), load_file(output / "model.safetensors")
     assert whole.keys() == again.keys()

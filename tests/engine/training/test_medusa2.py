@@ -33,7 +33,7 @@ def config(target: Path, answers: Path, output: Path, **more: object) -> Medusa2
         warmup_steps=2,
         validation_answers=4,
         evaluate_every=20,
-        save_every=8,
+        save_every=7,
     )
     settings: dict[str, object] = {
         "heads": HeadsSettings(num_heads=2, shared_head=False, vocabulary_size=200),
@@ -106,7 +106,8 @@ def test_an_interrupted_run_ends_like_one_that_was_not(
     shutil.copytree(trained.with_name("medusa2.checkpoints"), checkpoints)
     (checkpoints / "training_config.json").write_text(settings.model_dump_json(indent=2))
     shutil.rmtree(checkpoints / "checkpoint-20")
-    assert [path.name for path in sorted(checkpoints.glob("checkpoint-*"))] == ["checkpoint-16"]
+    assert [path.name for path in sorted(checkpoints.glob("checkpoint-*"))] == ["checkpoint-14"]
+    assert json.loads((checkpoints / "checkpoint-14" / "trainer_state.json").read_text())["epoch"] % 1 > 0
     train_medusa2(settings)
     for part in ("model", "heads"):
         whole, again = (load_file(folder / part / "model.safetensors") for folder in (trained, output))

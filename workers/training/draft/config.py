@@ -4,14 +4,14 @@ from pathlib import Path
 
 from pydantic import Field
 
-from workers.core.settings import Settings
 from workers.training.data_folders import DataFolders
 from workers.training.optimizer_config import OptimizerConfig
+from workers.training.run_settings import RunSettings
 
 __all__ = ["DraftTrainingConfig"]
 
 
-class DraftTrainingConfig(Settings):
+class DraftTrainingConfig(RunSettings):
     """A draft made of some of the target's layers, which learns the target's distributions on its own answers."""
 
     target: str = Field(min_length=1, description="Hub id, local folder or GGUF file")

@@ -58,12 +58,15 @@ def _distance(states: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
 
 
 def collate_answers(pairs: list[tuple[Answer, Rows]], max_length: int) -> dict[str, Any]:
-    """Batch for `DraftStudent.forward`: an answer's state i stands at the token before answer token i."""
+    """Batch for `DraftStudent.forward`: an answer's state i stands at the token before answer token i.
+
+    Of each answer at least one row has to lie within `max_length`.
+    """
     sequences, rows, teachers = [], [], []
     for answer, hidden in pairs:
-        tokens = [*answer.prompt_token_ids, *answer.answer_token_ids[: answer.hidden_rows - 1]][:max_length]
-        sequences.append(tokens)
-        teachers.append(torch.tensor(hidden[: max(0, len(tokens) - len(answer.prompt_token_ids) + 1)]))
+        kept = answer.rows_within(max_length)
+        sequences.append([*answer.prompt_token_ids, *answer.answer_token_ids[: kept - 1]])
+        teachers.append(torch.tensor(hidden[:kept]))
     length = max(map(len, sequences))
     input_ids = torch.zeros(len(pairs), length, dtype=torch.int64)
     for index, ((answer, _), tokens, teacher) in enumerate(zip(pairs, sequences, teachers, strict=True)):

@@ -6,7 +6,9 @@ from typing import Literal
 from pydantic import Field
 
 from workers.core.settings import Settings
+from workers.training.data_folders import DataSources
 from workers.training.optimizer_config import OptimizerConfig
+from workers.training.run_settings import RunSettings
 
 __all__ = ["Curriculum", "LayerSkipTrainingConfig", "LoraConfig", "Recipe"]
 
@@ -32,13 +34,11 @@ class LoraConfig(Settings):
     alpha: int = Field(32, ge=1)
 
 
-class LayerSkipTrainingConfig(Settings):
+class LayerSkipTrainingConfig(RunSettings):
     """The result is a plain transformers folder."""
 
     model: str = Field(description="Hub id or folder of the model to train", min_length=1)
-    data: Path = Field(
-        description="Folder of `outrider train data`, or a UTF-8 text file with blank lines between its texts"
-    )
+    data: DataSources
     output: Path = Field(description="Folder of the trained model; a run goes on where it was interrupted")
     sequence_length: int = Field(256, ge=8, le=1_000_000, description="Texts are put together and cut to this length")
     recipe: Recipe = Recipe()

@@ -5,13 +5,13 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
-from transformers import PreTrainedModel, TrainerCallback
+from transformers import PreTrainedModel
 
 from workers.core.errors import ConfigurationError
 from workers.training.layerskip.config import Recipe
 from workers.training.layerskip.schedule import dropout_rates, exit_weights
 
-__all__ = ["FollowStep", "LayerSkipStudent"]
+__all__ = ["LayerSkipStudent"]
 
 MOST_METRICS = 8  # exits that are reported
 
@@ -80,13 +80,3 @@ class LayerSkipStudent(nn.Module):
 
 def _loss(logits: torch.Tensor, input_ids: torch.Tensor) -> torch.Tensor:
     return cross_entropy(logits[:, :-1].flatten(0, 1).float(), input_ids[:, 1:].flatten())
-
-
-class FollowStep(TrainerCallback):  # type: ignore[misc]
-    """Tells the student where in the run it is, also after a resumption."""
-
-    def __init__(self, student: LayerSkipStudent) -> None:
-        self._student = student
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._student.step, self._student.num_steps = state.global_step, state.max_steps

@@ -6,15 +6,16 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, set_seed
 
 from workers.core.errors import ConfigurationError
+from workers.core.folders import replacing
 from workers.models.export import save_model
 from workers.models.loader import model_source
 from workers.text.tokenizer import Tokenizer
 from workers.training.batches import split
-from workers.training.folders import replacing
+from workers.training.follow_step import FollowStep
 from workers.training.layerskip.config import LayerSkipTrainingConfig, LoraConfig
-from workers.training.layerskip.student import FollowStep, LayerSkipStudent
+from workers.training.layerskip.student import LayerSkipStudent
 from workers.training.layerskip.texts import Sequences, read_texts
-from workers.training.run_folder import checkpoints_of, data_origins, last_metrics, write_origin
+from workers.training.run_folder import TrainingRun, last_metrics
 from workers.training.trainer import fit
 
 __all__ = ["train_layerskip"]
@@ -22,9 +23,10 @@ __all__ = ["train_layerskip"]
 
 def train_layerskip(config: LayerSkipTrainingConfig) -> dict[str, float]:
     """Train, and write a plain transformers folder; returns the last validation metrics."""
+    run = TrainingRun(config, config.model)
     source = model_source(config.model)
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
-    training, validation = _data(config, model.config.hidden_size)
+    training, validation = _data(config, model.config.get_text_config().vocab_size)
     set_seed(config.optimizer.seed)
     adapted = None if config.lora is None else _with_lora(model, config.lora)
     student = LayerSkipStudent(model, config.recipe)
@@ -34,19 +36,19 @@ def train_layerskip(config: LayerSkipTrainingConfig) -> dict[str, float]:
         validation,
         _collate,
         config.optimizer,
-        checkpoints_of(config.output, config),
+        run.open_checkpoints(),
         callbacks=[FollowStep(student)],
     )
     trained = model if adapted is None else adapted.merge_and_unload()
     with replacing(config.output) as folder:
         save_model(trained, config.model, folder)
-        write_origin(folder, config, data_origins([config.data]), log, f"early exits of {config.model}")
+        run.write(folder, log, f"early exits of {config.model}")
     return last_metrics(log)
 
 
-def _data(config: LayerSkipTrainingConfig, hidden_size: int) -> tuple[Sequences, Sequences]:
+def _data(config: LayerSkipTrainingConfig, vocab_size: int) -> tuple[Sequences, Sequences]:
     """Training and validation share no text."""
-    texts = read_texts(config.data, Tokenizer.load(config.model), hidden_size)
+    texts = read_texts(config.data, Tokenizer.load(config.model), vocab_size)
     settings = config.optimizer
     parts = [
         Sequences([texts[index] for index in indices], config.sequence_length)
@@ -54,8 +56,8 @@ def _data(config: LayerSkipTrainingConfig, hidden_size: int) -> tuple[Sequences,
     ]
     if not all(map(len, parts)):
         raise ConfigurationError(
-            f"{str(config.data)!r} has too little text for sequences of {config.sequence_length} tokens "
-            "(in training and in validation); lower sequence_length or raise optimizer.validation_answers"
+            f"data {', '.join(map(str, config.data))!r} has too little text for sequences of {config.sequence_length} "
+            "tokens (in training and in validation); lower sequence_length or raise optimizer.validation_answers"
         )
     return parts[0], parts[1]
 

@@ -7,6 +7,7 @@ from pydantic import Field
 from workers.core.settings import Settings
 from workers.training.data_folders import DataFolders
 from workers.training.optimizer_config import OptimizerConfig
+from workers.training.run_settings import RunSettings
 
 __all__ = ["HeadsSettings", "Medusa2TrainingConfig", "MedusaTrainingConfig"]
 
@@ -27,7 +28,7 @@ class HeadsSettings(Settings):
     tree_nodes: int = Field(64, ge=1, le=1024, description="Nodes of the tree that is stored with the heads")
 
 
-class MedusaTrainingConfig(Settings):
+class MedusaTrainingConfig(RunSettings):
     """Heads that learn from stored hidden states: the target is not run at all."""
 
     target: str = Field(min_length=1, description="Hub id, local folder or GGUF file")
@@ -37,7 +38,7 @@ class MedusaTrainingConfig(Settings):
     optimizer: OptimizerConfig = OptimizerConfig()
 
 
-class Medusa2TrainingConfig(Settings):
+class Medusa2TrainingConfig(RunSettings):
     """Heads and target learn together; the target is kept near what it was."""
 
     target: str = Field(min_length=1, description="Hub id, local folder or GGUF file")

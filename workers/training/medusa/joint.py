@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, linear
-from transformers import PreTrainedModel, TrainerCallback
+from transformers import PreTrainedModel
 
 from workers.medusa.heads import MedusaHeads
 from workers.training.answers import Answer, Rows
@@ -20,7 +20,7 @@ from workers.training.draft.student import collate_answers
 from workers.training.medusa.config import Medusa2TrainingConfig
 from workers.training.medusa.student import HeadsLoss, accuracies
 
-__all__ = ["JointStudent", "StepCounter", "collate_joint"]
+__all__ = ["JointStudent", "collate_joint"]
 
 
 class JointStudent(nn.Module):
@@ -33,7 +33,7 @@ class JointStudent(nn.Module):
         self.backbone = backbone
         self.heads = heads
         self.loss = loss
-        self.step = 0
+        self.step, self.num_steps = 0, 1  # set from outside
         self._heads_first_steps = config.heads_first_steps
         self._heads_weight = config.heads_weight
         self._distillation = config.self_distillation
@@ -101,24 +101,12 @@ class JointStudent(nn.Module):
         return (before.exp() * (before - log_probs)).sum(-1).mean()
 
 
-class StepCounter(TrainerCallback):  # type: ignore[misc]
-    """Tells the student which step it is in, also after an interruption."""
-
-    def __init__(self, student: JointStudent) -> None:
-        self._student = student
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._student.step = state.global_step
-
-
 def collate_joint(pairs: list[tuple[Answer, Rows]], max_length: int) -> dict[str, Any]:
     """Batch for `JointStudent.forward`."""
-    batch = collate_answers(pairs, max_length)
     tokens: list[int] = []
     last: list[int] = []
-    for answer, hidden in pairs:
-        room = max(0, max_length - len(answer.prompt_token_ids) + 1)
-        kept = answer.answer_token_ids[: min(len(hidden), room)]
+    for answer, _ in pairs:
+        kept = answer.answer_token_ids[: answer.rows_within(max_length)]
         tokens += kept
         last += [len(last) + len(kept) - 1] * len(kept)
-    return {**batch, "tokens": torch.tensor(tokens), "last": torch.tensor(last)}
+    return {**collate_answers(pairs, max_length), "tokens": torch.tensor(tokens), "last": torch.tensor(last)}

@@ -64,10 +64,13 @@ class HeadsLoss(nn.Module):
         return loss, ranks
 
     def _compare(self, logits: torch.Tensor, teacher: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        known = bool((labels != UNKNOWN).any())
+        if self._share == 0.0 and not known:
+            return logits.sum() * 0.0  # nothing to learn, and still a gradient
         loss = logits.new_zeros(())
         if self._share > 0.0:
             loss = loss - self._share * (teacher.exp() * logits.log_softmax(-1)).sum(-1).mean()
-        if self._share < 1.0 and bool((labels != UNKNOWN).any()):
+        if self._share < 1.0 and known:
             loss = loss + (1.0 - self._share) * cross_entropy(logits, labels, ignore_index=UNKNOWN)
         return loss
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 
 from workers.core.config import ModelConfig
-from workers.core.errors import ConfigurationError
+from workers.core.folders import replacing
 from workers.medusa.checkpoint import probe_tokens, write_heads
 from workers.medusa.config import HeadsConfig, Origin
 from workers.medusa.heads import MedusaHeads
@@ -16,41 +16,37 @@ from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
 from workers.models.packed import head_rows
 from workers.training.answers import AnswerReader
-from workers.training.batches import AnswerBatches, split
-from workers.training.folders import replacing
+from workers.training.batches import answer_batches
 from workers.training.medusa.config import HeadsSettings, MedusaTrainingConfig
 from workers.training.medusa.student import RANKS, HeadsLoss, MedusaStudent, collate_rows
-from workers.training.run_folder import checkpoints_of, data_origins, last_metrics, write_origin
+from workers.training.run_folder import TrainingRun, last_metrics
+from workers.training.target_identity import identify, open_answers
 from workers.training.trainer import fit
 from workers.training.vocabulary import frequent_tokens
 
-__all__ = ["initial_heads", "rank_accuracies", "train_medusa", "write_trained"]
+__all__ = ["MIN_ROWS", "initial_heads", "rank_accuracies", "train_medusa", "write_trained"]
+
+MIN_ROWS = 2  # of an answer: the first head learns from a row what the next one says
 
 
 def train_medusa(config: MedusaTrainingConfig) -> dict[str, float]:
     """Train, and write the heads; returns the last validation metrics."""
+    run = TrainingRun(config, config.target)
     loaded = load_model(ModelConfig(model=config.target))
-    reader = AnswerReader(config.data, loaded.hidden_size)
-    student = MedusaStudent(*initial_heads(config.heads, reader, loaded))
+    reader = open_answers(config.data, identify(config.target, loaded.model.config, loaded.tokenizer))
     settings = config.optimizer
-    training, validation = (
-        AnswerBatches(reader, part, settings.batch_size, collate_rows, settings.seed)
-        for part in split(len(reader), settings.validation_answers, settings.seed)
-    )
-    data = data_origins(config.data)
-    checkpoints = checkpoints_of(config.output, config)
-    log = fit(student, training, validation, None, settings, checkpoints, batched=True)
+    training, validation = answer_batches(reader, settings, collate_rows, min_rows=MIN_ROWS)
+    student = MedusaStudent(*initial_heads(config.heads, reader, loaded))
+    log = fit(student, training, validation, None, settings, run.open_checkpoints(), batched=True)
     found = rank_accuracies(student, (validation[index] for index in range(len(validation))))
     with replacing(config.output) as folder:
         write_trained(folder, student.heads, found, config.heads, loaded)
-        write_origin(folder, config, data, log, f"Medusa heads for {loaded.name}", head_accuracies=found)
+        run.write(folder, log, f"Medusa heads for {loaded.name}", head_accuracies=found)
     return last_metrics(log)
 
 
 def initial_heads(settings: HeadsSettings, reader: AnswerReader, loaded: LoadedModel) -> tuple[MedusaHeads, HeadsLoss]:
     """Heads that say what the target says, and what they are to be compared with."""
-    if not any(answer.hidden_rows > 1 for answer in reader.answers):
-        raise ConfigurationError("the data folder has no answer of two tokens or more: there is nothing to learn from")
     padded = loaded.model.config.get_text_config().vocab_size
     size = settings.vocabulary_size
     reduced = size is not None and size < loaded.vocab_size

@@ -12,15 +12,16 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from workers.core.config import ModelConfig
+from workers.core.folders import replacing
 from workers.models.export import save_model
 from workers.models.loader import load_model, model_source
-from workers.training.answers import AnswerReader
-from workers.training.batches import AnswerBatches, split
-from workers.training.folders import replacing
+from workers.training.batches import answer_batches
+from workers.training.follow_step import FollowStep
 from workers.training.medusa.config import Medusa2TrainingConfig
-from workers.training.medusa.joint import JointStudent, StepCounter, collate_joint
-from workers.training.medusa.train import initial_heads, rank_accuracies, write_trained
-from workers.training.run_folder import checkpoints_of, data_origins, last_metrics, write_origin
+from workers.training.medusa.joint import JointStudent, collate_joint
+from workers.training.medusa.train import MIN_ROWS, initial_heads, rank_accuracies, write_trained
+from workers.training.run_folder import TrainingRun, last_metrics
+from workers.training.target_identity import identify, open_answers
 from workers.training.trainer import fit
 
 __all__ = ["perplexity", "train_medusa2"]
@@ -28,17 +29,14 @@ __all__ = ["perplexity", "train_medusa2"]
 
 def train_medusa2(config: Medusa2TrainingConfig) -> dict[str, float]:
     """Train, and write the target and its heads; the metrics tell the target's perplexity before and after."""
+    run = TrainingRun(config, config.target)
     loaded = load_model(ModelConfig(model=config.target))
-    reader = AnswerReader(config.data, loaded.hidden_size)
-    student = JointStudent(_backbone(config), *initial_heads(config.heads, reader, loaded), config)
+    reader = open_answers(config.data, identify(config.target, loaded.model.config, loaded.tokenizer))
     settings = config.optimizer
     collate = partial(collate_joint, max_length=config.max_length)
-    training, validation = (
-        AnswerBatches(reader, part, settings.batch_size, collate, settings.seed)
-        for part in split(len(reader), settings.validation_answers, settings.seed)
-    )
-    data = data_origins(config.data)
-    checkpoints = checkpoints_of(config.output, config)
+    training, validation = answer_batches(reader, settings, collate, MIN_ROWS, config.max_length)
+    student = JointStudent(_backbone(config), *initial_heads(config.heads, reader, loaded), config)
+    checkpoints = run.open_checkpoints()
     held_out = [validation[index] for index in range(len(validation))]
     student.to(settings.device)
     before = perplexity(student, held_out)
@@ -50,14 +48,14 @@ def train_medusa2(config: Medusa2TrainingConfig) -> dict[str, float]:
         settings,
         checkpoints,
         parameter_groups=student.parameter_groups(settings.learning_rate, config.backbone_learning_rate),
-        callbacks=[StepCounter(student)],
+        callbacks=[FollowStep(student)],
         batched=True,
     )
     found = rank_accuracies(student, held_out)
     quality = {"perplexity_before": before, "perplexity_after": perplexity(student, held_out)}
     with replacing(config.output) as folder:
         _write(folder, student, found, config)
-        write_origin(folder, config, data, log, f"Medusa-2 of {config.target}", head_accuracies=found, **quality)
+        run.write(folder, log, f"Medusa-2 of {config.target}", head_accuracies=found, **quality)
     return {**last_metrics(log), **quality}
 
 

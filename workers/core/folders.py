@@ -1,11 +1,11 @@
-"""Final folders appear whole or not at all."""
+"""Final folders and files appear whole or not at all."""
 
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["replacing"]
+__all__ = ["replacing", "write_whole"]
 
 
 @contextmanager
@@ -26,3 +26,14 @@ def replacing(folder: Path) -> Iterator[Path]:
         folder.rename(old)
     fresh.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file; `OSError` leaves what was there before."""
+    fresh = path.with_name(path.name + ".writing")
+    try:
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
