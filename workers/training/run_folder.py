@@ -1,7 +1,7 @@
 """Around a training run: its checkpoints, where it and its data came from, what it ended with.
 
-The folder of checkpoints holds the settings and `origin.json`: the provenance of the first start, the data with its hashes, and
-each resumption. It is written before training, and goes into the output at the end.
+The folder of checkpoints holds the settings and `origin.json`: the provenance of the first start, the data with its
+hashes, and each resumption. It is written before training, and goes into the output at the end.
 """
 
 import json

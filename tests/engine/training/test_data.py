@@ -1,19 +1,24 @@
 """`outrider train data`: answers of the target, with the hidden states behind them."""
 
 import json
+import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from transformers import AutoConfig
 
 from workers.core.config import ModelConfig
 from workers.core.errors import ConfigurationError
 from workers.models.loader import load_model
+from workers.models.tiny import build_tiny_model
 from workers.text.prompt_file import read_prompts
 from workers.training.answers import Answer, AnswerReader, AnswerWriter
 from workers.training.data import generate_data
 from workers.training.data_config import DataConfig
+from workers.training.target_identity import identify
 
 HIDDEN = 4
 
@@ -68,6 +73,65 @@ def test_an_interrupted_run_ends_like_one_that_was_not(tiny_target: Path, prompt
         other, rows = by_index[answer.prompt_index]
         assert other == answer
         np.testing.assert_allclose(rows.astype(np.float32), hidden.astype(np.float32), atol=2e-2)
+
+
+def test_every_run_is_listed_and_none_changes_what_the_folder_holds(
+    tiny_target: Path, prompts: Path, tmp_path: Path
+) -> None:
+    settings = config(tiny_target, prompts, tmp_path / "out")
+    generate_data(settings.model_copy(update={"num_prompts": 2}))
+    path = settings.output / "provenance.json"
+    first = json.loads(path.read_text())
+    assert first["target"]["weights_hash"]
+    generate_data(settings)
+    origin = json.loads(path.read_text())
+    assert {**first, "runs": origin["runs"]} == origin
+    assert [(run["num_prompts"], run["answers"]) for run in origin["runs"]] == [(2, 0), (10_000, 2)]
+    generate_data(settings)
+    assert json.loads(path.read_text()) == origin, "nothing was left to do"
+    other = settings.model_copy(update={"temperatures": (0.5,), "num_prompts": 3})
+    with pytest.raises(ConfigurationError, match=r"run with other settings \(temperatures was \[0\.0, 0\.8\]\)"):
+        generate_data(other)
+    bfloat16 = settings.model_copy(update={"model": ModelConfig(model=str(tiny_target), dtype="bfloat16")})
+    with pytest.raises(ConfigurationError, match="of the same one in another dtype"):
+        generate_data(bfloat16)
+    prompts.write_text('{"prompt": "something else"}\n')
+    with pytest.raises(ConfigurationError, match="another prompt 1: the prompts have changed"):
+        generate_data(settings)
+
+
+def test_a_folder_of_before_runs_were_listed_is_continued(tiny_target: Path, prompts: Path, tmp_path: Path) -> None:
+    settings = config(tiny_target, prompts, tmp_path / "out")
+    generate_data(settings.model_copy(update={"num_prompts": 2}))
+    path = settings.output / "provenance.json"
+    old = {name: value for name, value in json.loads(path.read_text()).items() if name not in ("runs", "target")}
+    path.write_text(json.dumps(old))
+    generate_data(settings)
+    origin = json.loads(path.read_text())
+    assert old.items() <= origin.items()
+    assert origin["runs"][0] == {name: old[name] for name in ("commit", "uncommitted_changes", "time", "argv")}
+    assert origin["runs"][1]["answers"] == 2
+    path.unlink()
+    with pytest.raises(ConfigurationError, match=r"without a provenance\.json"):
+        generate_data(settings)
+
+
+def test_prompts_that_cannot_be_answered(tiny_target: Path, prompts: Path, tmp_path: Path) -> None:
+    settings = config(tiny_target, prompts, tmp_path / "out")
+    with prompts.open("a") as file:
+        file.write(json.dumps({"prompt": "word " * 600}) + "\n")
+    with pytest.raises(ConfigurationError, match=r"prompts\.jsonl, prompt 7: .* exceed the context of 512 tokens"):
+        generate_data(settings)
+    assert not settings.output.exists()
+
+
+def test_the_identity_of_a_target_is_that_of_its_files(tiny_target: Path, tmp_path: Path) -> None:
+    configuration = AutoConfig.from_pretrained(tiny_target)
+    moved = shutil.copytree(tiny_target, tmp_path / "moved")
+    known = identify(str(tiny_target), configuration)
+    assert identify(str(moved), configuration) == known
+    other = build_tiny_model(tmp_path / "other", seed=5)
+    assert identify(str(other), configuration).differences(asdict(known)) == ["weights_hash"]
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
