@@ -11,23 +11,18 @@ from rich.console import Console
 
 from cluster.demo.run import demo
 
+ROOT = Path(__file__).parents[1]
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=Path("models/SmolLM2-135M-Instruct"), help="folder of the model")
     parser.add_argument(
-        "--draft-layers", type=_layers, default=None, help="layers of the target that the draft keeps, as 0,1,2,29"
+        "--draft", type=Path, default=ROOT / "checkpoints/smollm2-draft", help="folder of a draft made for the model"
     )
     parser.add_argument("--tiny", action="store_true", help="use the tiny built-in model; needs no download")
     arguments = parser.parse_args()
-    return demo(Console(), arguments.model, arguments.draft_layers, tiny=arguments.tiny)
-
-
-def _layers(text: str) -> list[int]:
-    try:
-        return [int(one) for one in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"layers are numbers with commas between, as 0,1,2,29; got {text!r}") from None
+    return demo(Console(), arguments.model, arguments.draft, tiny=arguments.tiny)
 
 
 if __name__ == "__main__":

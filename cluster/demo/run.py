@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from cluster.demo.compare import PROMPTS, Comparison, compare, comparison_table, show_difference, warm_up
 from cluster.demo.model import ModelUnavailableError, fetch_demo_model
-from cluster.demo.settings import DRAFT_LAYERS, demo_document, write_document
+from cluster.demo.settings import demo_document, write_document
 from cluster.local import LocalCluster, StartError, free_port, prepare_environment
 
 __all__ = ["DemoModel", "demo", "resident_bytes"]
@@ -29,20 +29,22 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class DemoModel:
-    """What is served. `layers`: of the target, for a draft made from it; None = `draft` is a model of its own."""
+    """What is served, as folders."""
 
     target: Path
     draft: Path
-    layers: Sequence[int] | None
 
 
-def demo(console: Console, folder: Path, layers: Sequence[int] | None, *, tiny: bool = False) -> int:
-    """Run it; the exit code: 0 = all answers are equal with and without speculation."""
+def demo(console: Console, folder: Path, draft: Path, *, tiny: bool = False) -> int:
+    """Run it; the exit code: 0 = all answers are equal with and without speculation.
+
+    `folder` receives the model if it is not there; `draft` is a draft checkpoint of it.
+    """
     prepare_environment(os.environ, private=True)
     started = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="outrider-demo-") as work, _interruptible():
-            model = _built_in(Path(work)) if tiny else _model(console, folder, layers, Path(work))
+            model = _built_in(Path(work)) if tiny else _model(console, folder, draft, Path(work))
             ready = time.monotonic()
             comparisons, memory = _serve_and_compare(console, model, Path(work))
     except KeyboardInterrupt:
@@ -51,7 +53,7 @@ def demo(console: Console, folder: Path, layers: Sequence[int] | None, *, tiny: 
     except (StartError, OutriderError, OSError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         return 1
-    _report(console, model, comparisons)
+    _report(console, comparisons)
     console.print(
         f"[dim]{time.monotonic() - ready:.0f} s without downloads ({time.monotonic() - started:.0f} s in all), "
         f"at most {memory / 2**30:.1f} GiB resident in all processes; everything that was started is stopped[/]"
@@ -59,30 +61,30 @@ def demo(console: Console, folder: Path, layers: Sequence[int] | None, *, tiny: 
     return 0 if all(one.equal for one in comparisons) else 1
 
 
-def _model(console: Console, folder: Path, layers: Sequence[int] | None, work: Path) -> DemoModel:
+def _model(console: Console, folder: Path, draft: Path, work: Path) -> DemoModel:
     try:
         with console.status("Fetching the model") as spinner:
             fetch_demo_model(folder, lambda text: spinner.update(text))
     except ModelUnavailableError as error:
         console.print(f"[yellow]{escape(str(error))}[/]\nGoing on with a tiny built-in model of random weights.")
         return _built_in(work)
-    return DemoModel(folder, folder, layers or DRAFT_LAYERS)
+    if not draft.is_dir():
+        raise StartError(f"there is no draft in {str(draft)!r}: give the folder of one, or --tiny")
+    return DemoModel(folder, draft)
 
 
 def _built_in(work: Path) -> DemoModel:
     from workers.models.tiny import build_tiny_draft, build_tiny_model
 
     target = build_tiny_model(work / "tiny")
-    return DemoModel(target, build_tiny_draft(work / "tiny-draft", target), None)
+    return DemoModel(target, build_tiny_draft(work / "tiny-draft", target))
 
 
 def _serve_and_compare(console: Console, model: DemoModel, work: Path) -> tuple[list[Comparison], int]:
     """All comparisons, and the most memory seen (bytes)."""
     from cluster.config.loader import load_config
 
-    document = demo_document(
-        model.target, draft=model.draft, draft_layers=model.layers, grpc_port=free_port(), http_port=free_port()
-    )
+    document = demo_document(model.target, model.draft, grpc_port=free_port(), http_port=free_port())
     config = load_config(write_document(work / "demo.yaml", document)).serve_config
     comparisons, memory = [], 0
     with LocalCluster(num_cpus=max(2, os.cpu_count() or 2)) as cluster:
@@ -118,13 +120,8 @@ class _Printer:
         self._console.print(text, end="", markup=False, soft_wrap=True)
 
 
-def _report(console: Console, model: DemoModel, comparisons: Sequence[Comparison]) -> None:
+def _report(console: Console, comparisons: Sequence[Comparison]) -> None:
     console.print(comparison_table(comparisons))
-    if model.layers is not None:
-        console.print(
-            f"[dim]The draft is {len(model.layers)} of the target's own layers, untrained: it shows that answers stay "
-            "the same and how much is accepted. Speed needs a draft that is much smaller, and trained.[/]"
-        )
     for one in comparisons:
         if not one.equal:
             show_difference(console, one)

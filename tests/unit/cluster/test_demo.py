@@ -12,7 +12,7 @@ from rich.console import Console
 from cluster.config.loader import load_config
 from cluster.demo.compare import PROMPTS, Comparison, comparison_table, show_difference
 from cluster.demo.model import NEEDED_FILES, fetch_demo_model, is_complete
-from cluster.demo.run import resident_bytes
+from cluster.demo.run import demo, resident_bytes
 from cluster.demo.settings import demo_document, write_document
 
 
@@ -59,13 +59,26 @@ def test_two_greedy_prompts_and_a_sampled_one() -> None:
     assert all(64 <= one.max_tokens <= 96 for one in PROMPTS)
 
 
-def test_configuration_is_one_that_serve_takes(tmp_path: Path) -> None:
-    document = demo_document(tmp_path / "target", draft_layers=(0, 29), grpc_port=9001, http_port=8001)
+@pytest.mark.parametrize("is_checkpoint", [True, False])
+def test_configuration_is_one_that_serve_takes(tmp_path: Path, is_checkpoint: bool) -> None:
+    draft = tmp_path / "draft"
+    draft.mkdir()
+    if is_checkpoint:
+        (draft / "draft.json").touch()
+    document = demo_document(tmp_path / "target", draft, grpc_port=9001, http_port=8001)
     args = load_config(write_document(tmp_path / "demo.yaml", document)).args
     assert args.draft is not None
-    assert args.draft.config.model.layers == (0, 29)
-    assert args.draft.config.model.model == args.target.config.model.model
+    assert args.draft.config.model.model == str(draft)
+    assert args.draft.config.model.base == (str(tmp_path / "target") if is_checkpoint else None)
     assert yaml.safe_load((tmp_path / "demo.yaml").read_text()) == document
+
+
+def test_a_draft_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for name in NEEDED_FILES:
+        (tmp_path / name).touch()
+    console = Console(file=io.StringIO(), width=200)
+    assert demo(console, tmp_path, tmp_path / "none") == 1
+    assert "there is no draft in" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_a_model_that_is_there_is_not_fetched(tmp_path: Path) -> None:
