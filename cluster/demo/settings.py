@@ -11,7 +11,7 @@ from workers.text.source import DRAFT_DESCRIPTION
 __all__ = ["demo_document", "write_document"]
 
 SERVICER = "outrider.v1.generation_pb2_grpc.add_GenerationServiceServicer_to_server"
-MAX_THREADS = 4  # more do not help a model this small
+MAX_THREADS = 4  # of each engine, even on a large machine
 
 
 def demo_document(target: Path, draft: Path, *, grpc_port: int, http_port: int) -> dict[str, Any]:

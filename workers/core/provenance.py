@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-__all__ = ["provenance", "write_result"]
+__all__ = ["of_a_start", "provenance", "write_result"]
 
 SOURCES = (":/", ":(top,exclude)benchmarks/results")  # results that were just written are no change of the program
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "ray", "grpcio", "numpy")
@@ -35,6 +35,11 @@ def provenance(argv: list[str] | None = None, **more: Any) -> dict[str, Any]:
         "load_average": psutil.getloadavg()[0],
         **more,
     }
+
+
+def of_a_start(origin: Mapping[str, Any]) -> dict[str, Any]:
+    """What tells the starts of one long work apart; None for what `origin` does not say."""
+    return {name: origin.get(name) for name in ("commit", "uncommitted_changes", "time", "argv")}
 
 
 def _git(*arguments: str) -> str:

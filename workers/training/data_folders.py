@@ -12,15 +12,15 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str | Path) else value
 
 
+_Paths = Annotated[tuple[Path, ...], BeforeValidator(_listed)]
+
 DataFolders = Annotated[
-    tuple[Path, ...],
-    BeforeValidator(_listed),
+    _Paths,
     Field(min_length=1, description="Folder that `outrider train data` wrote with this target, or a list of them"),
 ]
 
 DataSources = Annotated[
-    tuple[Path, ...],
-    BeforeValidator(_listed),
+    _Paths,
     Field(
         min_length=1,
         description="Folder of `outrider train data`, or a UTF-8 text file with blank lines between its texts, "

@@ -12,14 +12,13 @@ from typing import Any
 
 from workers.core.errors import ConfigurationError
 from workers.core.folders import write_whole
-from workers.core.provenance import provenance
+from workers.core.provenance import of_a_start, provenance
 from workers.training.data_config import DataConfig
 
 __all__ = ["check_same_data", "read_data_provenance", "record_run"]
 
 FILE = "provenance.json"
 _SHARED = ("max_tokens", "temperatures", "seed")  # settings that all answers of a folder have in common
-_OF_A_RUN = ("commit", "uncommitted_changes", "time", "argv")
 
 
 def read_data_provenance(folder: Path) -> dict[str, Any] | None:
@@ -64,7 +63,7 @@ def record_run(config: DataConfig, answers: int, **target: Any) -> None:
     """
     origin = provenance(config=config.model_dump(mode="json"))
     known = (read_data_provenance(config.output) if answers else None) or {**origin, "runs": []}
-    earlier = known.get("runs", [{name: known.get(name) for name in _OF_A_RUN}])
-    run = {**{name: origin[name] for name in _OF_A_RUN}, "num_prompts": config.num_prompts, "answers": answers}
+    earlier = known.get("runs", [of_a_start(known)])
+    run = {**of_a_start(origin), "num_prompts": config.num_prompts, "answers": answers}
     text = json.dumps({**known, **target, "runs": [*earlier, run]}, indent=2)
     write_whole(config.output / FILE, text + "\n")

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from workers.core.errors import ConfigurationError
 from workers.core.folders import write_whole
-from workers.core.provenance import provenance
+from workers.core.provenance import of_a_start, provenance
 from workers.training.answers import HIDDEN, LINES
 from workers.training.data_provenance import read_data_provenance
 from workers.training.output_folder import check_output
@@ -26,7 +26,6 @@ from workers.training.run_settings import RunSettings
 __all__ = ["TrainingRun", "last_metrics"]
 
 CONFIG, ORIGIN = "training_config.json", "origin.json"
-_OF_A_RESUMPTION = ("commit", "uncommitted_changes", "time", "argv")
 _CHUNK_BYTES = 1 << 24
 
 
@@ -96,7 +95,7 @@ def _joined(folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
     Folders of before origins were kept have checkpoints only: this start is the first that is known of.
     """
     path = folder / ORIGIN
-    again = {name: origin[name] for name in _OF_A_RESUMPTION}
+    again = of_a_start(origin)
     if not path.is_file():
         return {**origin, "resumed": [again] if any(folder.glob("checkpoint-*")) else []}
     try:
