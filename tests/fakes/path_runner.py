@@ -47,7 +47,7 @@ class PathRunner:
         assert len(set(written)) == len(written), "two tokens of one forward write to one slot"
         for chunk in chunks:
             kv = torch.tensor([chunk.token_ids, chunk.positions], dtype=torch.float64).T  # [n, 2]
-            self.storage.write(0, torch.from_numpy(chunk.slots), kv[:, None], kv[:, None])
+            self.storage.write(0, torch.from_numpy(chunk.slots), kv[:, None, None].expand(-1, 2, -1, -1))
         self.batches.append(len(chunks))
         self.visits.append([])
         return [ChunkOutput(logits, logits[:, :4]) for logits in map(self._chunk, chunks)]

@@ -92,10 +92,16 @@ class DraftServer:
     def _build_engine(self, config: DrafterConfig, loaded: LoadedModel) -> DraftEngine:
         storage, manager = allocate_kv(loaded, config.kv_cache)
         return DraftEngine(
-            ModelRunner(loaded, storage),
+            ModelRunner(loaded, storage, reduced=True),
             storage,
             manager,
-            DraftModelInfo(loaded.vocab_size, self.identity.context_length, loaded.eos_token_ids, loaded.device),
+            DraftModelInfo(
+                vocab_size=loaded.vocab_size,
+                context_length=self.identity.context_length,
+                eos_token_ids=loaded.eos_token_ids,
+                device=loaded.device,
+                token_map=loaded.token_map,
+            ),
             max_sessions=config.max_sessions,
             max_tokens_per_step=config.max_tokens_per_step,
             grow_ahead=config.grow_ahead,

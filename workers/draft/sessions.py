@@ -26,6 +26,7 @@ class DraftModelInfo:
     context_length: int
     eos_token_ids: tuple[int, ...]
     device: torch.device | str = "cpu"
+    token_map: torch.Tensor | None = None  # int64 [v], ascending: tokens that it has logits for; None = all
 
 
 @dataclass
@@ -120,7 +121,11 @@ class SessionBook:
         vocab_size = min(self._model.vocab_size, frame.vocab_size)
         try:
             expander = Expander(
-                opening, vocab_size=vocab_size, eos_token_ids=self._model.eos_token_ids, buffer=self._buffer
+                opening,
+                vocab_size=vocab_size,
+                eos_token_ids=self._model.eos_token_ids,
+                buffer=self._buffer,
+                token_map=self._model.token_map,
             )
         except InvalidRequestError as error:
             self._fail(key, opening.epoch, SessionErrorCode.INVALID, str(error))

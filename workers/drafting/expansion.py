@@ -39,7 +39,8 @@ class Expander:
     Children are the best tokens of the noisy draft distribution (`coupled`), draws without replacement (`rejection`),
     or the most probable tokens (`typical`, and any rule at temperature 0).
 
-    A draft with a reduced vocabulary has logits for the tokens of `token_map` only (int64 [reduced]).
+    A draft with a reduced vocabulary has logits for the tokens of `token_map` only (int64 [reduced], ascending unless
+    all are below `vocab_size`).
     """
 
     def __init__(
@@ -68,9 +69,9 @@ class Expander:
             device=device,
         )
         self._processor.commit(opening.token_ids[opening.prompt_tokens :])
-        self._token_map = token_map
-        self._row_size = vocab_size if token_map is None else len(token_map)
-        self._noise = NoiseCache(opening.seed, vocab_size, device, _NOISE_CAPACITY, token_map)
+        self._token_map = None if token_map is None else token_map[: int((token_map < vocab_size).sum())]
+        self._row_size = vocab_size if self._token_map is None else len(self._token_map)
+        self._noise = NoiseCache(opening.seed, vocab_size, device, _NOISE_CAPACITY, self._token_map)
         self._prepared_to = len(opening.token_ids) - 1  # last position whose noise has been asked for
         self._params = params
         self._filters = not params.greedy and (params.top_k > 0 or params.top_p < 1.0 or params.min_p > 0.0)

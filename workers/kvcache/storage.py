@@ -37,9 +37,9 @@ class KvStorage:
     def num_bytes(self) -> int:
         return self.data.numel() * self.data.element_size()
 
-    def write(self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Store new K/V; `slots` [n], `keys` and `values` [n, kv_heads, head_dim]."""
-        self.layers[layer].index_copy_(0, slots, torch.stack((keys, values), dim=1))
+    def write(self, layer: int, slots: torch.Tensor, keys_values: torch.Tensor) -> None:
+        """Store new K/V; `slots` [n], `keys_values` [n, 2, kv_heads, head_dim]."""
+        self.layers[layer].index_copy_(0, slots, keys_values)
 
     def read(self, layer: int, slots: torch.Tensor) -> torch.Tensor:
         """K and V at `slots` [n]: [n, 2, kv_heads, head_dim]; valid until the next `read`.

@@ -86,21 +86,18 @@ class DraftCheckpoint:
 
 
 class ReducedHead(nn.Module):
-    """An LM head over some tokens only; the others have logits of -inf. `vocabulary` int64 [v]."""
+    """An LM head over some tokens only: `vocabulary`, int64 [v], ascending."""
 
     def __init__(self, head: nn.Linear, vocabulary: torch.Tensor) -> None:
         super().__init__()
         self.rows = nn.Linear(head.in_features, len(vocabulary), bias=False, dtype=head.weight.dtype)
         self.rows.weight = nn.Parameter(head.weight[vocabulary].detach().clone(), requires_grad=False)
-        self.out_features = head.out_features
         self.vocabulary: torch.Tensor
         self.register_buffer("vocabulary", vocabulary)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:  # [1, rows, hidden] -> [1, rows, vocab]
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # [1, rows, hidden] -> [1, rows, v]
         y: torch.Tensor = self.rows(x)
-        logits: torch.Tensor = y.new_full((*y.shape[:-1], self.out_features), -torch.inf)
-        logits.index_copy_(-1, self.vocabulary, y)
-        return logits
+        return y
 
 
 def keep_layers(model: PreTrainedModel, layers: tuple[int, ...]) -> None:

@@ -34,5 +34,10 @@ class LoadedModel:
         return self.model.get_output_embeddings()  # type: ignore[no-any-return]
 
     @property
+    def token_map(self) -> torch.Tensor | None:
+        """Tokens that the LM head's outputs stand for, int64 [v], ascending; None for the whole vocabulary."""
+        return getattr(self.lm_head, "vocabulary", None)
+
+    @property
     def tokenizer_hash(self) -> str:
         return self.tokenizer.tokenizer_hash

@@ -16,7 +16,7 @@ from workers.core.threads import run_apart
 from workers.models.draft_checkpoint import DraftCheckpoint, keep_layers
 from workers.models.loaded import LoadedModel
 from workers.models.packed import bf16_is_native, pack_for_cpu
-from workers.models.self_check import check_attention
+from workers.models.self_check import prepare_decoder
 from workers.text.tokenizer import Tokenizer
 
 __all__ = ["load_model", "model_source"]
@@ -55,7 +55,7 @@ def _load(config: ModelConfig) -> LoadedModel:
         keep_layers(model, config.layers)
     fingerprint = _fingerprint(model, dtype)
     model.to(device)
-    check_attention(model, ref)
+    prepare_decoder(model, ref)
     if device.type == "cpu":
         _prepare_for_cpu(model, dtype)
     tokenizer = Tokenizer.load(ref)

@@ -21,7 +21,6 @@ from workers.core.errors import ConfigurationError
 
 __all__ = ["bf16_is_native", "head_rows", "pack_for_cpu", "padded_rows"]
 
-SHARING_INPUT = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # names in most decoders of transformers
 ROWS_HINT = 16  # oneDNN chooses a layout for about this many rows
 
 
@@ -64,55 +63,6 @@ class _Fp16Linear(nn.Module):
         return torch.ops.quantized.linear_dynamic_fp16(x, self.packed)  # type: ignore[no-any-return]
 
 
-class _FusedLinears:
-    """Linear layers of one parent that read the same input, multiplied at once.
-
-    A call has a cost of its own, which for small matrices is as large as the product: q, k, v together and gate, up
-    together save 90 of the 211 calls of a 30-layer model. The first part computes all, the others find their share by
-    the identity of the input.
-    """
-
-    def __init__(self, layers: list[nn.Linear], packed: type[_OneDnnLinear] | type[_Fp16Linear]) -> None:
-        self._sizes = [layer.out_features for layer in layers]
-        whole = nn.Linear(layers[0].in_features, sum(self._sizes), bias=layers[0].bias is not None)
-        whole.weight = nn.Parameter(torch.cat([layer.weight.detach() for layer in layers]), requires_grad=False)
-        if layers[0].bias is not None:
-            whole.bias = nn.Parameter(torch.cat([layer.bias.detach() for layer in layers]), requires_grad=False)
-        self._linear = packed(whole)
-        self._input: torch.Tensor | None = None
-        self._outputs: tuple[torch.Tensor, ...] = ()
-
-    def part(self, index: int, x: torch.Tensor) -> torch.Tensor:
-        """Output of layer `index` for `x`."""
-        if x is not self._input:
-            self._input, self._outputs = x, self._linear(x).split(self._sizes, dim=-1)
-        output = self._outputs[index]
-        if index == len(self._sizes) - 1:
-            self._input, self._outputs = None, ()  # nothing is kept beyond the layer
-        return output
-
-
-class _Part(nn.Module):
-    def __init__(self, whole: _FusedLinears, index: int) -> None:
-        super().__init__()
-        self._whole = whole
-        self._index = index
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self._whole.part(self._index, x)
-
-
-def _fuse(parent: nn.Module, names: tuple[str, ...], packed: type[_OneDnnLinear] | type[_Fp16Linear]) -> None:
-    """Replace the named children of `parent` by parts of one product, where all are there and alike."""
-    layers = [getattr(parent, name, None) for name in names]
-    linears = [layer for layer in layers if type(layer) is nn.Linear]
-    alike = len({(layer.in_features, layer.bias is None) for layer in linears}) == 1
-    if len(linears) == len(names) and alike:
-        whole = _FusedLinears(linears, packed)
-        for index, name in enumerate(names):
-            setattr(parent, name, _Part(whole, index))
-
-
 class _Fp16Embedding(nn.Module):
     def __init__(self, embedding: nn.Embedding) -> None:
         super().__init__()
@@ -127,9 +77,6 @@ def pack_for_cpu(model: nn.Module, dtype: str) -> None:
     if dtype == "float16" and "fbgemm" not in torch.backends.quantized.supported_engines:
         raise ConfigurationError("dtype float16 on the CPU needs a PyTorch build with FBGEMM; use float32 or bfloat16")
     packed = _Fp16Linear if dtype == "float16" else _OneDnnLinear
-    for parent in list(model.modules()):
-        for names in SHARING_INPUT:
-            _fuse(parent, names, packed)
     for parent, name, layer in list(_layers(model)):
         if type(layer) is nn.Linear:
             setattr(parent, name, packed(layer))

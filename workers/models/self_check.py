@@ -1,4 +1,4 @@
-"""Proves, when a model is loaded, that it computes the same through our attention as through its own.
+"""Proves, when a model is loaded, that it computes the same through our attention and layers as through its own.
 
 Models differ in ways that their settings do not tell: attention sinks, position biases, layers that are no attention at
 all. A few tokens, in two pieces over a paged cache, show all of them.
@@ -13,8 +13,9 @@ from workers.attention.grouping import build_groups
 from workers.attention.paged import ATTENTION_NAME
 from workers.core.errors import ConfigurationError
 from workers.kvcache.storage import KvStorage
+from workers.models.lean import make_lean
 
-__all__ = ["check_attention"]
+__all__ = ["prepare_decoder"]
 
 PIECES = (7, 5)  # tokens
 # Of the largest logit. bf16 and fp16 round every product; another attention is off by far more.
@@ -22,21 +23,23 @@ TOLERANCES = {torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
 
 @torch.inference_mode()
-def check_attention(model: PreTrainedModel, name: str) -> None:
-    """`ConfigurationError` unless the logits of both agree. `model` has our attention, and is not packed yet."""
-    config = model.config.get_text_config()
-    count = sum(PIECES)
-    tokens = torch.arange(count, device=model.device)[None] * 7 % config.vocab_size
+def prepare_decoder(model: PreTrainedModel, name: str) -> None:
+    """Replace the layers that can be replaced by leaner ones (`workers.models.lean`).
+
+    `ConfigurationError` unless the logits are those of the model before. It has our attention, and is not packed yet.
+    """
+    tokens = torch.arange(sum(PIECES), device=model.device)[None] * 7 % model.config.get_text_config().vocab_size
     try:
+        model.set_attn_implementation("eager")
+        reference = model(input_ids=tokens, use_cache=False).logits[0].float()
+        model.set_attn_implementation(ATTENTION_NAME)
+        make_lean(model)
         ours = _paged(model, tokens)
     except Exception as error:
         first = str(error).splitlines()[0] if str(error) else ""
         raise ConfigurationError(
             f"{name!r} cannot run on a paged K/V cache: {type(error).__name__}: {first}"
         ) from error
-    model.set_attn_implementation("eager")
-    reference = model(input_ids=tokens, use_cache=False).logits[0].float()
-    model.set_attn_implementation(ATTENTION_NAME)
     finite = reference.isfinite()
     difference = (ours - reference)[finite].abs().max()
     if not difference <= TOLERANCES[model.dtype] * reference[finite].abs().max():

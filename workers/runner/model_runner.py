@@ -21,7 +21,7 @@ __all__ = ["ChunkOutput", "EarlyOutput", "EarlyRows", "ModelRunner"]
 class ChunkOutput:
     """What the model says behind each token of a chunk's `logits_for`."""
 
-    logits: torch.Tensor  # fp32 [len(logits_for), vocab]
+    logits: torch.Tensor  # fp32 [len(logits_for), vocab or reduced vocab]
     hidden: torch.Tensor  # [len(logits_for), hidden_size]: what the LM head saw
 
 
@@ -42,11 +42,15 @@ class EarlyRows:
 
 
 class ModelRunner:
-    """Runs a loaded model on chunks whose K/V lives in `storage`. Not thread-safe."""
+    """Runs a loaded model on chunks whose K/V lives in `storage`. Not thread-safe.
 
-    def __init__(self, loaded: LoadedModel, storage: KvStorage) -> None:
+    `reduced` leaves the logits of a reduced vocabulary as they are; else tokens without any have -inf.
+    """
+
+    def __init__(self, loaded: LoadedModel, storage: KvStorage, *, reduced: bool = False) -> None:
         self.loaded = loaded
         self.storage = storage
+        self._token_map = None if reduced else loaded.token_map
         self._hidden = torch.empty(0)
         self._split: LayerSplit | None = None
 
@@ -135,10 +139,16 @@ class ModelRunner:
         keep = torch.tensor(rows, device=device)
         with self._listening():
             logits = self.loaded.model(**arguments, logits_to_keep=keep).logits[0]  # [len(rows), vocab or padded vocab]
-        logits = logits[:, : self.loaded.vocab_size].float()
+        logits = self._over_vocabulary(logits.float())
         sizes = [len(c.logits_for) for c in chunks]
         hidden = self._hidden
         return [ChunkOutput(*both) for both in zip(torch.split(logits, sizes), torch.split(hidden, sizes), strict=True)]
+
+    def _over_vocabulary(self, logits: torch.Tensor) -> torch.Tensor:
+        if self._token_map is None:
+            return logits[:, : self.loaded.vocab_size]
+        whole = logits.new_full((len(logits), self.loaded.vocab_size), -torch.inf)
+        return whole.index_copy_(1, self._token_map, logits)
 
     def _tokens(self, chunks: Sequence[SequenceChunk]) -> torch.Tensor:
         return torch.tensor([[t for c in chunks for t in c.token_ids]], device=self.loaded.device)  # [1, total]

@@ -150,17 +150,20 @@ def test_noise_is_prepared_up_to_the_wanted_position_and_no_further() -> None:
 
 @pytest.mark.parametrize("rule", [VerificationRule.COUPLED, VerificationRule.REJECTION])
 @pytest.mark.parametrize("params", PARAMS, ids=range(len(PARAMS)))
-def test_a_reduced_vocabulary_is_one_without_the_other_tokens(params: SamplingParams, rule: VerificationRule) -> None:
+@pytest.mark.parametrize("vocab_size", [SIZE, SIZE - 1000], ids=["the draft's own", "a smaller target's"])
+def test_a_reduced_vocabulary_is_one_without_the_other_tokens(
+    vocab_size: int, params: SamplingParams, rule: VerificationRule
+) -> None:
     token_map = torch.arange(3, SIZE, 7)
     raw = rows(2)
     whole = torch.full_like(raw, -math.inf)
     whole[:, token_map] = raw[:, token_map]
     message = opening(tokens=(1, 2, 3, 4), prompt_tokens=3, sampling=params, rule=rule, seed=5)
-    reduced = Expander(message, vocab_size=SIZE, eos_token_ids=(9,), buffer=RowBuffer(), token_map=token_map)
+    reduced = Expander(message, vocab_size=vocab_size, eos_token_ids=(9,), buffer=RowBuffer(), token_map=token_map)
     tree = GrowingTree(4, 3)
     tree.expand(tree.root, [Candidate(17, -0.1), Candidate(24, -0.2)])
     nodes = tree.frontier(2)
-    full = Expander(message, vocab_size=SIZE, eos_token_ids=(9,), buffer=RowBuffer())
+    full = Expander(message, vocab_size=vocab_size, eos_token_ids=(9,), buffer=RowBuffer())
     for (got, got_from), (expected, expected_from) in zip(
         reduced.children(raw[:, token_map], nodes, 3), full.children(whole, nodes, 3), strict=True
     ):

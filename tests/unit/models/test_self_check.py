@@ -8,7 +8,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from workers.attention.paged import ATTENTION_NAME, register
 from workers.core.errors import ConfigurationError
-from workers.models.self_check import check_attention
+from workers.models.self_check import prepare_decoder
 
 SMALL = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 GROUPED = {**SMALL, "num_key_value_heads": 2, "intermediate_size": 64}
@@ -27,7 +27,7 @@ def model_of(kind: str, dtype: torch.dtype = torch.float32, **settings: Any) -> 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3", "mistral", "gemma"])
 def test_what_is_right_passes(kind: str, dtype: torch.dtype) -> None:
-    check_attention(model_of(kind, dtype, **GROUPED, head_dim=8), kind)
+    prepare_decoder(model_of(kind, dtype, **GROUPED, head_dim=8), kind)
 
 
 def test_attention_sinks_are_refused() -> None:
@@ -35,7 +35,7 @@ def test_attention_sinks_are_refused() -> None:
     for layer in model.base_model.layers:
         layer.self_attn.sinks.data.fill_(2.0)
     with pytest.raises(ConfigurationError, match=r"'gpt_oss' does not compute what it should .* attention sinks"):
-        check_attention(model, "gpt_oss")
+        prepare_decoder(model, "gpt_oss")
 
 
 @pytest.mark.parametrize("kind", ["bloom", "stablelm", "mpt"])
@@ -43,4 +43,4 @@ def test_models_that_go_other_ways_are_refused(kind: str) -> None:
     settings = GROUPED if kind == "stablelm" else {"vocab_size": 64, "hidden_size": 32, "d_model": 32}
     sizes = {} if kind == "stablelm" else {"n_layer": 2, "n_layers": 2, "n_head": 4, "n_heads": 4}
     with pytest.raises(ConfigurationError, match=f"'{kind}'"):
-        check_attention(model_of(kind, **settings, **sizes), kind)
+        prepare_decoder(model_of(kind, **settings, **sizes), kind)
