@@ -8,6 +8,8 @@ commit and flush, wait until all proposals are in, collect them.
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.fakes.behaviours import ConstantToken
@@ -20,15 +22,16 @@ from workers.proposers.base import CommitUpdate, DraftSession, Want
 from workers.proposers.remote import RemoteProposer
 from workers.rpc.handshake import VerifierIdentity
 
-__all__ = ["measure_roundtrip"]
+__all__ = ["connected_proposer", "measure_roundtrip"]
 
 BUDGET = TreeBudget(max_depth=16, max_width=4, max_nodes=16)
 STEPS = 2000
 SESSIONS = (1, 8, 32)
 
 
-def measure_roundtrip(steps: int = STEPS) -> dict[str, Any]:
-    """Milliseconds per round trip (p50, p99) by number of sessions that share the stream."""
+@contextmanager
+def connected_proposer() -> Iterator[tuple[RemoteProposer, DrafterEndpoint]]:
+    """With a stream to the scripted drafter, which ends with it."""
     command = [sys.executable, "-m", "benchmarks.roundtrip"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as drafter:
         assert drafter.stdout is not None  # noqa: S101 - it is a pipe
@@ -37,14 +40,20 @@ def measure_roundtrip(steps: int = STEPS) -> dict[str, Any]:
         try:
             if not proposer.connect([address], 10.0):
                 raise RuntimeError(f"no stream to the drafter at {address}")
-            results = [_measure(proposer, address, sessions, steps) for sessions in SESSIONS]
+            yield proposer, DrafterEndpoint("drafter", address)
         finally:
             proposer.shutdown()
             drafter.communicate(timeout=10)  # closes its standard input: it ends
+
+
+def measure_roundtrip(steps: int = STEPS) -> dict[str, Any]:
+    """Milliseconds per round trip (p50, p99) by number of sessions that share the stream."""
+    with connected_proposer() as (proposer, drafter):
+        results = [_measure(proposer, drafter, sessions, steps) for sessions in SESSIONS]
     return {"tree_nodes": BUDGET.max_nodes, "steps": steps, "round_trips": results}
 
 
-def _measure(proposer: RemoteProposer, address: str, sessions: int, steps: int) -> dict[str, float]:
+def _measure(proposer: RemoteProposer, drafter: DrafterEndpoint, sessions: int, steps: int) -> dict[str, float]:
     prompt = (1, 2, 3)
     request = GenerationRequest(
         request_id="r",
@@ -54,7 +63,7 @@ def _measure(proposer: RemoteProposer, address: str, sessions: int, steps: int) 
         rule=VerificationRule.COUPLED,
         mode=SpeculationMode.ON,
         budget=BUDGET,
-        drafters=(DrafterEndpoint("drafter", address),),
+        drafters=(drafter,),
     )
     for key in range(sessions):
         proposer.open(DraftSession(key, request, prompt, GenerationStats()))

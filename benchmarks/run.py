@@ -1,6 +1,6 @@
 """`make bench`: every measurement of this repository on the demonstration's model.
 
-python -m benchmarks.run [decode|steps|memory|roundtrip …]
+python -m benchmarks.run [decode|steps|memory|roundtrip|off_state …]
 """
 
 import argparse
@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.decode import measure_decoding
 from benchmarks.memory import measure_memory
+from benchmarks.off_state import measure_off_state
 from benchmarks.provenance import save
 from benchmarks.roundtrip import measure_roundtrip
 from benchmarks.steps import measure_steps
@@ -30,12 +31,13 @@ def main() -> None:
         "steps": lambda: measure_steps(load_model(ModelConfig(model=str(MODEL)))),
         "memory": lambda: measure_memory(SEED),
         "roundtrip": measure_roundtrip,
+        "off_state": lambda: measure_off_state(load_model(ModelConfig(model=str(MODEL)))),
     }
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("names", nargs="*", choices=[*measurements, []], help="default: all")
     names = parser.parse_args().names or list(measurements)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    if {"decode", "steps"} & set(names):
+    if {"decode", "steps", "off_state"} & set(names):
         fetch_demo_model(MODEL, logging.info)
     for name in names:
         result = measurements[name]()

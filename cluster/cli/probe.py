@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -98,7 +99,7 @@ def _speed(findings: "Findings") -> Table:
             str(one.tree),
             f"{one.temperature:g}",
             str(one.concurrency),
-            f"{one.off_tokens_per_s:.1f}",
+            f"{median(one.off_tokens_per_s):.1f}",
             f"{one.predicted:.2f}x",
             f"{one.measured:.2f}x",
             f"{one.auto:.2f}x",

@@ -9,10 +9,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from workers.core.errors import ConfigurationError
 from workers.core.folders import replacing
 from workers.models.draft_checkpoint import DraftCheckpoint
-from workers.models.loader import model_source
+from workers.models.loader import model_source, read_config
 from workers.models.tensor_file import saving
 
-__all__ = ["export_draft", "save_model"]
+__all__ = ["export_draft", "save_model", "stored_dtype"]
 
 TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "*.model", "chat_template*")
 
@@ -21,7 +21,8 @@ def export_draft(ref: str, folder: Path, base: str | None = None) -> None:
     """The assembled model in half precision, with the base's tokenizer files; the whole vocabulary, so any server
     can load it (a reduced one only makes the draft cheaper here). The folder appears whole or not at all.
 
-    Raises `ConfigurationError` when `folder` is taken, `OSError` when it cannot be written.
+    Raises `NotFoundError` without the base, `ConfigurationError` when `folder` is taken, `OSError` when it cannot be
+    written.
     """
     checkpoint = DraftCheckpoint.read(ref)
     if checkpoint is None:
@@ -30,6 +31,7 @@ def export_draft(ref: str, folder: Path, base: str | None = None) -> None:
         raise ConfigurationError(f"{str(folder)!r} has no name of its own; name a new folder")
     if folder.is_file() or (folder.exists() and any(folder.iterdir())):
         raise ConfigurationError(f"{str(folder)!r} is not empty; choose a new folder")
+    read_config(base or checkpoint.base)  # says what is wrong with it
     source = model_source(base or checkpoint.base)
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float16)
     head = model.get_output_embeddings()
@@ -37,6 +39,12 @@ def export_draft(ref: str, folder: Path, base: str | None = None) -> None:
     model.set_output_embeddings(head)
     with replacing(folder) as fresh:
         save_model(model, base or checkpoint.base, fresh)
+
+
+def stored_dtype(ref: str) -> torch.dtype:
+    """What the weights of `ref` are stored in; training keeps them in fp32 only while it lasts."""
+    dtype = getattr(read_config(ref), "dtype", None)
+    return dtype if isinstance(dtype, torch.dtype) else torch.float32
 
 
 def save_model(model: PreTrainedModel, ref: str, folder: Path) -> None:

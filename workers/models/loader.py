@@ -19,7 +19,7 @@ from workers.models.packed import bf16_is_native, pack_for_cpu
 from workers.models.self_check import prepare_decoder
 from workers.text.tokenizer import Tokenizer
 
-__all__ = ["load_model", "model_source"]
+__all__ = ["load_model", "model_source", "read_config"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def _load(config: ModelConfig) -> LoadedModel:
         raise ConfigurationError(f"base is for draft checkpoints, and {config.model!r} is none: leave it out")
     ref = (config.base or checkpoint.base) if checkpoint else config.model
     source = model_source(ref)
-    hf_config = _read_config(ref, source)
+    hf_config = read_config(ref)
     _check_supported(config, hf_config)
     # float16 on the CPU means fp16 weights under fp32 arithmetic, so the modules around them stay fp32.
     module_dtype = torch.float32 if device.type == "cpu" and dtype == "float16" else getattr(torch, dtype)
@@ -107,9 +107,10 @@ def _from_pretrained(ref: str, source: dict[str, Any], dtype: torch.dtype) -> Pr
     return model.eval()
 
 
-def _read_config(ref: str, source: dict[str, Any]) -> Any:
+def read_config(ref: str) -> Any:
+    """transformers' settings of the text model `ref`; `NotFoundError` where there are none."""
     try:
-        return AutoConfig.from_pretrained(**source).get_text_config()
+        return AutoConfig.from_pretrained(**model_source(ref)).get_text_config()
     except (OSError, ValueError) as error:
         raise NotFoundError(
             f"model {ref!r} cannot be read: it is neither a transformers folder, a .gguf file nor a hub id that can be "

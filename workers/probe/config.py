@@ -62,6 +62,8 @@ class ProbeConfig(Settings):
     rules: tuple[VerificationRule, ...] = Field((VerificationRule.COUPLED,), min_length=1)
     temperatures: tuple[Annotated[float, Field(ge=0.0, le=2.0)], ...] = Field((0.0, 0.8), min_length=1)
     concurrency: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field((1, 8, 32), min_length=1)
-    speed_prompts: int = Field(4, ge=1, le=100_000, description="Answers of each speed measurement, at least")
-    rounds: int = Field(2, ge=1, le=100, description="Repetitions of each speed measurement; the median counts")
+    speed_prompts: int = Field(
+        2, ge=1, le=100_000, description="Answers in each round of a speed measurement, at least"
+    )
+    rounds: int = Field(5, ge=1, le=100, description="Rounds of each speed measurement; the median counts")
     seed: int = Field(0, ge=0, lt=2**63)

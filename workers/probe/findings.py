@@ -1,8 +1,9 @@
 """What a probe measures: nouns that go into tables, plots and JSON as they are."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 
 __all__ = ["Acceptance", "Cost", "DraftCost", "Findings", "Speed", "Tree", "step_ms_at"]
 
@@ -74,26 +75,29 @@ class Cost:
 
 @dataclass(frozen=True)
 class Speed:
-    """Tokens per second of all requests together, side by side in one run."""
+    """Tokens per second of all requests together, in rounds: plain, always and auto side by side in each.
+
+    Ratios are medians over the rounds: a machine that is slow for some seconds is so for both sides.
+    """
 
     proposer: str
     tree: Tree
     temperature: float
     concurrency: int
-    off_tokens_per_s: float
-    on_tokens_per_s: float
-    auto_tokens_per_s: float
+    off_tokens_per_s: tuple[float, ...]  # by round, as the two below
+    on_tokens_per_s: tuple[float, ...]
+    auto_tokens_per_s: tuple[float, ...]
     predicted: float  # speed-up that acceptance and costs promise
 
     @property
     def measured(self) -> float:
         """Speed-up of speculating always."""
-        return self.on_tokens_per_s / self.off_tokens_per_s
+        return _median_ratio(self.on_tokens_per_s, self.off_tokens_per_s)
 
     @property
     def auto(self) -> float:
         """Speed-up of letting the controller decide."""
-        return self.auto_tokens_per_s / self.off_tokens_per_s
+        return _median_ratio(self.auto_tokens_per_s, self.off_tokens_per_s)
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,10 @@ class Findings:
     acceptances: tuple[Acceptance, ...]
     cost: Cost
     speeds: tuple[Speed, ...]
+
+
+def _median_ratio(rates: Sequence[float], base: Sequence[float]) -> float:
+    return median(rate / plain for rate, plain in zip(rates, base, strict=True))
 
 
 def step_ms_at(verify_ms: Mapping[int, float], rows: float) -> float:

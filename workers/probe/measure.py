@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from statistics import median
 
 from workers.core.sampling_params import SpeculationMode, VerificationRule
 from workers.models.loaded import LoadedModel
@@ -139,7 +138,7 @@ def _draft_costs(rig: Rig, name: str, config: ProbeConfig, prompts: Prompts, rep
 def _speeds(
     rig: Rig, config: ProbeConfig, prompts: Prompts, acceptances: Sequence[Acceptance], cost: Cost, report: Report
 ) -> list[Speed]:
-    """Off, always and auto in turn, with the tree that promises most."""
+    """With the tree that promises most."""
     speeds = []
     for temperature in config.temperatures:
         candidates = [a for a in acceptances if a.temperature == temperature and a.rule == config.rules[0].value]
@@ -149,17 +148,18 @@ def _speeds(
             wave = _cycled(prompts, max(concurrency, config.speed_prompts))
             rates = _rates(rig, config, wave, best.tree, temperature, concurrency)
             promised = predicted_speedup(best, cost, concurrency)
-            speeds.append(Speed(best.proposer, best.tree, temperature, concurrency, *rates, predicted=promised))
+            by_mode = (tuple(rates[mode]) for mode in MODES)
+            speeds.append(Speed(best.proposer, best.tree, temperature, concurrency, *by_mode, predicted=promised))
     return speeds
 
 
 def _rates(
     rig: Rig, config: ProbeConfig, prompts: Prompts, tree: Tree, temperature: float, concurrency: int
-) -> tuple[float, float, float]:
-    """Tokens per second in each of MODES: medians over the rounds, which take turns."""
+) -> dict[SpeculationMode, list[float]]:
+    """Tokens per second of each round in each of MODES, which take turns; every other round in reverse."""
     rates: dict[SpeculationMode, list[float]] = {mode: [] for mode in MODES}
-    for _ in range(config.rounds):
-        for mode in MODES:
+    for number in range(config.rounds):
+        for mode in MODES if number % 2 == 0 else reversed(MODES):
             requests = [
                 rig.request(
                     index,
@@ -176,8 +176,7 @@ def _rates(
             started = time.perf_counter()
             answers = rig.run(requests, concurrency)
             rates[mode].append(sum(len(a.token_ids) for a in answers) / (time.perf_counter() - started))
-    off, on, auto = (median(rates[mode]) for mode in MODES)
-    return off, on, auto
+    return rates
 
 
 def _cycled(prompts: Prompts, count: int) -> Prompts:

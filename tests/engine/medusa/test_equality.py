@@ -8,12 +8,16 @@ import pytest
 from tests.engine.verifier.test_equality import PROMPTS, SAMPLINGS
 from tests.fakes.engines import Collected, Collector, make_engine, make_request, run_all, tiny_loaded
 from tests.fakes.medusa_heads import heads_config, knowing_heads, proposer_of, random_heads
+from workers.core.config import NgramConfig
 from workers.core.request import GenerationRequest
 from workers.core.sampling_params import SamplingParams, SpeculationMode, VerificationRule
 from workers.models.loaded import LoadedModel
 from workers.proposers.medusa import MedusaProposer
+from workers.proposers.ngram import NgramProposer
+from workers.proposers.union import UnionProposer
 
 HEADS = ["knowing", "knowing, shared, reduced", "random", "random, shared, reduced", "random, two layers"]
+WITH_LOOKUP = ", with prompt lookup"
 
 Load = Callable[[str, str], MedusaProposer]
 
@@ -60,13 +64,15 @@ def requests_for(
     return [make_request(p, SAMPLINGS[name], seed=i + 1, rule=rule, mode=mode) for i, p in enumerate(PROMPTS)]
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("kind", [*HEADS, "knowing" + WITH_LOOKUP, "random" + WITH_LOOKUP])
 @pytest.mark.parametrize("name", SAMPLINGS)
 def test_every_token_equals_plain_decoding(
     loaded: LoadedModel, plain: Callable[[str], list[Collected]], load: Load, name: str, kind: str
 ) -> None:
     expected = plain(name)
-    engine = make_engine(loaded, load(kind, name))
+    heads = load(kind.removesuffix(WITH_LOOKUP), name)
+    united = UnionProposer(heads, NgramProposer(NgramConfig())) if kind.endswith(WITH_LOOKUP) else heads
+    engine = make_engine(loaded, united)
     alone = run_all(engine, requests_for(name)[:1])
     together = run_all(engine, requests_for(name))
     engine.stop()

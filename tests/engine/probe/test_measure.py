@@ -45,7 +45,7 @@ def test_everything_is_measured(lookup_config: Callable[..., ProbeConfig], tmp_p
     assert greedy.accepted_per_depth[0] > 0, "a greedy tiny model repeats itself, and lookup finds that"
     assert findings.cost.verify_ms[1] > 0
     assert [(s.temperature, s.concurrency) for s in findings.speeds] == [(0.0, 1), (0.0, 3), (0.9, 1), (0.9, 3)]
-    assert all(s.off_tokens_per_s > 0 and s.on_tokens_per_s > 0 and s.auto_tokens_per_s > 0 for s in findings.speeds)
+    assert all(min(*s.off_tokens_per_s, *s.on_tokens_per_s, *s.auto_tokens_per_s) > 0 for s in findings.speeds)
     assert all(s.predicted > 0 for s in findings.speeds)
     assert len(judge(findings)) == 4
     assert any("acceptance" in line for line in told)

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from tests.fakes.answers import tiny_answers
 from workers.attention.forward_context import SequenceChunk, causal_mask
 from workers.core.config import ModelConfig
-from workers.core.errors import ConfigurationError
+from workers.core.errors import ConfigurationError, NotFoundError
 from workers.core.folders import replacing
 from workers.kvcache.storage import KvStorage
 from workers.models.export import export_draft
@@ -222,6 +222,8 @@ def test_an_export_is_a_plain_transformers_folder(tiny_target: Path, trained: Pa
         export_draft(str(trained), tmp_path / "plain")
     with pytest.raises(ConfigurationError, match="is not a draft checkpoint"):
         export_draft(str(tiny_target), tmp_path / "other")
+    with pytest.raises(NotFoundError, match="model 'nowhere' cannot be read"):
+        export_draft(str(trained), tmp_path / "other", base="nowhere")
 
 
 def logits_of(loaded: LoadedModel, ids: torch.Tensor) -> torch.Tensor:

@@ -9,10 +9,12 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
 from tests.fakes.answers import tiny_answers
 from workers.core.config import ModelConfig
 from workers.core.errors import ConfigurationError
+from workers.models.export import save_model
 from workers.models.loader import load_model
 from workers.models.tiny import TRAINING_TEXT
 from workers.text.tokenizer import Tokenizer
@@ -115,6 +117,16 @@ def test_the_result_is_a_plain_folder(tiny_target: Path, texts: Path, tmp_path: 
     other = settings.model_copy(update={"sequence_length": 16})
     with pytest.raises(ConfigurationError, match="holds checkpoints of a run with other settings"):
         train_layerskip(other)
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_weights_are_stored_as_they_were(tiny_target: Path, texts: Path, tmp_path: Path, lora: bool) -> None:
+    source = tmp_path / "source"
+    save_model(AutoModelForCausalLM.from_pretrained(tiny_target, dtype=torch.bfloat16), str(tiny_target), source)
+    settings = config(source, texts, tmp_path / "out", lora)
+    train_layerskip(settings)
+    stored = load_file(settings.output / "model.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {torch.bfloat16}
 
 
 def test_texts_that_cannot_be_used(tiny_target: Path, texts: Path, tmp_path: Path) -> None:

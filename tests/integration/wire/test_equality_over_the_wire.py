@@ -2,7 +2,9 @@
 
 import random
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from tests.fakes import behaviours
 from tests.fakes.behaviours import Behaviour
 from tests.fakes.scripted_drafter import ScriptedDrafter, ThreadedDrafter
 from tests.integration.processes import Answer, Server, VerifierClient, drafter_process, verifier_process
+from tests.integration.wire.conftest import SPECULATION
 from workers.core.proposal import TreeBudget
 from workers.core.request import DrafterEndpoint, FinishReason, GenerationRequest
 from workers.core.sampling_params import SamplingParams, SpeculationMode, SpeculationParams, VerificationRule
@@ -79,6 +82,42 @@ def test_draft_model_in_another_process(
     emitted = sum(a.stats.output_tokens for a in answers) / sum(a.stats.verify_steps for a in answers)
     assert emitted > 1.3, "the draft agrees with the target often enough to be worth something"
     assert all(a.stats.exact == rule.exact for a in answers)
+
+
+@pytest.fixture(scope="module")
+def uniting(tiny_target: Path, logs: Path) -> Iterator[VerifierClient]:
+    """A verifier that looks tokens up in the text beside what its drafter sends."""
+    settings: dict[str, Any] = {
+        "kv_cache": {"num_blocks": 256, "block_size": 4},
+        "speculation": SPECULATION,
+        "ngram": {"combine": True},
+    }
+    with verifier_process(tiny_target, logs, **settings) as server:
+        client = VerifierClient(server.address)
+        yield client
+        client.channel.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "sampling", "rule"),
+    [
+        ("greedy", GREEDY, VerificationRule.COUPLED),
+        ("sampled", SAMPLED, VerificationRule.COUPLED),
+        ("greedy", GREEDY, VerificationRule.REJECTION),
+    ],
+)
+def test_a_draft_model_united_with_prompt_lookup(
+    uniting: VerifierClient,
+    drafter: Server,
+    plain: dict[str, list[Answer]],
+    name: str,
+    sampling: SamplingParams,
+    rule: VerificationRule,
+) -> None:
+    requests = [request(p, sampling, at(drafter), seed=i, rule=rule) for i, p in enumerate(PROMPTS)]
+    answers = [uniting.generate(r) for r in requests] + uniting.generate_all(requests)
+    assert [a.token_ids for a in answers] == [a.token_ids for a in plain[name]] * 2
+    assert sum(a.stats.drafted_tokens for a in answers) > 0
 
 
 def test_rejection_samples_with_distributions_on_the_wire(client: VerifierClient, drafter: Server) -> None:

@@ -10,7 +10,12 @@ from workers.probe.verdict import judge, predicted_speedup
 TREE = Tree(2, 1, 2)
 ACCEPTANCE = Acceptance("d", TREE, "coupled", 0.0, 200, 100, 200, (100, 100), (60, 40))
 COST = Cost({1: 10.0, 3: 14.0, 9: 20.0}, (DraftCost("d", TREE, 1, 6.0), DraftCost("d", TREE, 4, 8.0)))
-SPEED = Speed("d", TREE, 0.0, 1, 100.0, 120.0, 118.0, 1.25)
+SPEED = Speed("d", TREE, 0.0, 1, (100.0, 50.0, 90.0), (120.0, 60.0, 45.0), (118.0, 40.0, 99.0), 1.25)
+
+
+def test_speed_ups_are_medians_of_what_was_measured_side_by_side() -> None:
+    assert SPEED.measured == pytest.approx(1.2)  # the third round was disturbed
+    assert SPEED.auto == pytest.approx(1.1)
 
 
 def test_step_costs_between_and_beyond_what_was_measured() -> None:
@@ -42,8 +47,8 @@ def test_the_best_measured_tree_is_recommended() -> None:
     other = replace(ACCEPTANCE, tree=wide)
     speeds = (
         SPEED,
-        replace(SPEED, tree=wide, on_tokens_per_s=150.0),
-        replace(SPEED, concurrency=4, on_tokens_per_s=90),
+        replace(SPEED, tree=wide, on_tokens_per_s=(150.0, 75.0, 135.0)),
+        replace(SPEED, concurrency=4, on_tokens_per_s=(90.0, 45.0, 81.0)),
     )
     one, four = judge(Findings("t", 1, (ACCEPTANCE, other), COST, speeds))
     assert (one.tree, one.worth_it, one.speedup) == (wide, True, 1.5)
@@ -52,7 +57,7 @@ def test_the_best_measured_tree_is_recommended() -> None:
 
 def test_reasons() -> None:
     assert verdict_of(SPEED) == (True, "2.00 tokens a step that costs 1.40x a plain one, and 0.60x for drafting")
-    slow = replace(SPEED, on_tokens_per_s=80.0)
+    slow = replace(SPEED, on_tokens_per_s=(80.0, 40.0, 72.0))
     assert "the draft costs too much" in verdict_of(slow)[1]
     rare = replace(ACCEPTANCE, accepted_per_depth=(30, 10))
     assert verdict_of(slow, rare) == (

@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, set_seed
 
 from workers.core.errors import ConfigurationError
 from workers.core.folders import replacing
-from workers.models.export import save_model
+from workers.models.export import save_model, stored_dtype
 from workers.models.loader import model_source
 from workers.text.tokenizer import Tokenizer
 from workers.training.batches import split
@@ -41,7 +41,7 @@ def train_layerskip(config: LayerSkipTrainingConfig) -> dict[str, float]:
     )
     trained = model if adapted is None else adapted.merge_and_unload()
     with replacing(config.output) as folder:
-        save_model(trained, config.model, folder)
+        save_model(trained.to(device="cpu", dtype=stored_dtype(config.model)), config.model, folder)
         run.write(folder, log, f"early exits of {config.model}")
     return last_metrics(log)
 

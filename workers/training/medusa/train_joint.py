@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from workers.core.config import ModelConfig
 from workers.core.folders import replacing
-from workers.models.export import save_model
+from workers.models.export import save_model, stored_dtype
 from workers.models.loader import load_model, model_source
 from workers.training.batches import answer_batches
 from workers.training.follow_step import FollowStep
@@ -83,9 +83,7 @@ def perplexity(student: JointStudent, batches: Iterable[dict[str, Any]]) -> floa
 def _write(folder: Path, student: JointStudent, found: list[list[float]], config: Medusa2TrainingConfig) -> None:
     backbone: Any = student.backbone
     model = backbone.merge_and_unload() if isinstance(backbone, PeftModel) else backbone
-    source = model_source(config.target)
-    dtype = getattr(AutoConfig.from_pretrained(**source).get_text_config(), "dtype", None) or torch.float32
-    save_model(model.to(device="cpu", dtype=dtype), config.target, folder / "model")
+    save_model(model.to(device="cpu", dtype=stored_dtype(config.target)), config.target, folder / "model")
     trained = load_model(ModelConfig(model=str(folder / "model")))
     (folder / "heads").mkdir()
     heads = student.heads.cpu()
