@@ -148,8 +148,8 @@ def _speeds(
             wave = _cycled(prompts, max(concurrency, config.speed_prompts))
             rates = _rates(rig, config, wave, best.tree, temperature, concurrency)
             promised = predicted_speedup(best, cost, concurrency)
-            by_mode = (tuple(rates[mode]) for mode in MODES)
-            speeds.append(Speed(best.proposer, best.tree, temperature, concurrency, *by_mode, predicted=promised))
+            off, on, auto = (tuple(rates[mode]) for mode in MODES)
+            speeds.append(Speed(best.proposer, best.tree, temperature, concurrency, off, on, auto, predicted=promised))
     return speeds
 
 
