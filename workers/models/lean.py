@@ -37,8 +37,10 @@ def make_lean(model: PreTrainedModel) -> bool:
     layers = getattr(decoder, "layers", None)
     if not isinstance(layers, nn.ModuleList) or {type(layer).__name__ for layer in layers} - SUPPORTED:
         return False
-    if not _turns_whole_heads(decoder.rotary_emb, layers[0]):
+    if not all(map(_has_plain_weights, layers)) or not _turns_whole_heads(decoder.rotary_emb, layers[0]):
         return False
+    for index, layer in enumerate(layers):
+        layers[index] = _LeanLayer(layer)  # one by one: the weights are there twice for a single layer only
     setattr(model, model.base_model_prefix, _LeanDecoder(decoder))
     return True
 
@@ -49,7 +51,7 @@ class _LeanDecoder(nn.Module):
     def __init__(self, decoder: Any) -> None:
         super().__init__()
         self.embed_tokens = decoder.embed_tokens
-        self.layers = nn.ModuleList(_LeanLayer(layer) for layer in decoder.layers)
+        self.layers = decoder.layers
         self.norm = _Norm(decoder.norm)
         self.rotary_emb = decoder.rotary_emb
 
@@ -138,6 +140,13 @@ def _joined(*layers: nn.Linear) -> nn.Linear:
     if bias:
         whole.bias = nn.Parameter(torch.cat([layer.bias.detach() for layer in layers]), requires_grad=False)
     return whole
+
+
+def _has_plain_weights(layer: Any) -> bool:
+    """Whether nothing is quantised or adapted."""
+    attention, mlp = layer.self_attn, layer.mlp
+    linears = (attention.q_proj, attention.k_proj, attention.v_proj, mlp.gate_proj, mlp.up_proj)
+    return all(type(linear) is nn.Linear for linear in linears)
 
 
 def _turns_whole_heads(rotary: nn.Module, layer: Any) -> bool:

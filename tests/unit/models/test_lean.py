@@ -38,6 +38,15 @@ def test_other_decoders_stay_as_they_are(kind: str) -> None:
     assert list(model.base_model.layers) == before
 
 
+def test_layers_that_are_not_plain_products_stay_as_they_are() -> None:
+    class Quantised(torch.nn.Linear):
+        pass
+
+    model = model_of("llama", **GROUPED, head_dim=8)
+    model.base_model.layers[1].mlp.up_proj = Quantised(32, 64, bias=False)
+    assert not make_lean(model)
+
+
 def test_heads_that_are_turned_in_part_stay_as_they_are() -> None:
     model = model_of("llama", **GROUPED, head_dim=8)
     rotary = model.base_model.rotary_emb.forward
