@@ -168,7 +168,8 @@ def _rates(
                     tree,
                     temperature=temperature,
                     max_tokens=config.max_tokens,
-                    equal_work=True,
+                    # Answers of different lengths would leave fewer running; past its end one may repeat itself.
+                    equal_work=concurrency > 1,
                     rule=config.rules[0],
                 )
                 for index, prompt in enumerate(prompts)
