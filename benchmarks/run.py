@@ -1,6 +1,6 @@
 """`make bench`: every measurement of this repository on the demonstration's model.
 
-python -m benchmarks.run [decode|steps|memory|roundtrip|off_state …]
+python -m benchmarks.run [decode|steps|memory|roundtrip|off_state|drafting …]
 """
 
 import argparse
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.decode import measure_decoding
+from benchmarks.drafting import measure_drafting
 from benchmarks.memory import measure_memory
 from benchmarks.off_state import measure_off_state
 from benchmarks.provenance import save
@@ -22,6 +23,7 @@ from workers.models.loader import load_model
 
 SEED = 0
 MODEL = Path("models/SmolLM2-135M-Instruct")
+DRAFT = Path("checkpoints/smollm2-draft")
 
 
 def main() -> None:
@@ -31,13 +33,14 @@ def main() -> None:
         "steps": lambda: measure_steps(load_model(ModelConfig(model=str(MODEL)))),
         "memory": lambda: measure_memory(SEED),
         "roundtrip": measure_roundtrip,
+        "drafting": lambda: measure_drafting(load_model(ModelConfig(model=str(DRAFT), base=str(MODEL)))),
         "off_state": lambda: measure_off_state(load_model(ModelConfig(model=str(MODEL)))),
     }
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("names", nargs="*", choices=[*measurements, []], help="default: all")
     names = parser.parse_args().names or list(measurements)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    if {"decode", "steps", "off_state"} & set(names):
+    if {"decode", "steps", "drafting", "off_state"} & set(names):
         fetch_demo_model(MODEL, logging.info)
     for name in names:
         result = measurements[name]()
