@@ -1,6 +1,6 @@
 """Decoders of the Llama kind with as few operators as they need.
 
-A step of a small model spends more time between its matrix products than in them: every operator of PyTorch costs a
+A step of a small model spends about as much time between its matrix products as in them: every operator of PyTorch costs a
 CPU some microseconds before it computes anything. transformers writes a layer for reading, in nearly forty of them
 (views not counted). Here it is the same arithmetic in twenty:
 
