@@ -1,8 +1,8 @@
 """Decoders of the Llama kind with as few operators as they need.
 
-A step of a small model spends about as much time between its matrix products as in them: every operator of PyTorch costs a
-CPU some microseconds before it computes anything. transformers writes a layer for reading, in nearly forty of them
-(views not counted). Here it is the same arithmetic in twenty:
+A step of a small model spends about as much time between its matrix products as in them: every operator of PyTorch
+costs a CPU some microseconds before it computes anything. transformers writes a layer for reading, in nearly forty of
+them (views not counted). Here it is the same arithmetic in twenty:
 
 - one product for q, k, v and one for gate and up, whose inputs are the same
 - q and k turned together: x * cos + roll(x) * sin with a sign in sin, which is rotate_half
