@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from cluster.cli.output import BAD_INPUT, check_output, err_console, fail, friendly_errors, out_console, progress
@@ -39,12 +40,12 @@ def probe(
         with progress(err_console(), "Probing") as report:
             findings = measure(settings, report)
         verdicts = judge(findings)
-        show(out_console(), findings, verdicts)
         if json_path is not None:
             result = {"findings": asdict(findings), "verdicts": [asdict(verdict) for verdict in verdicts]}
             write_result(json_path, result, provenance(config=settings.model_dump(mode="json")))
         if plot is not None:
             plot_findings(findings, plot)
+        show(out_console(), findings, verdicts)
 
 
 def check_plot(path: Path | None) -> None:
@@ -62,19 +63,19 @@ def show(console: Console, findings: "Findings", verdicts: "list[Verdict]") -> N
     for verdict in verdicts:
         word = "[green]worth it[/]" if verdict.worth_it else "[yellow]not worth it[/]"
         console.print(
-            f"{verdict.proposer}, temperature {verdict.temperature:g}, {verdict.concurrency} at a time: {word} "
+            f"{escape(verdict.proposer)}, temperature {verdict.temperature:g}, {verdict.concurrency} at a time: {word} "
             f"({verdict.speedup:.2f}x with {verdict.tree}): {verdict.reason}",
             soft_wrap=True,
         )
 
 
 def _acceptance(findings: "Findings") -> Table:
-    table = Table(title=f"{findings.target}: acceptance over {findings.prompts} prompts")
+    table = Table(title=f"{escape(findings.target)}: acceptance over {findings.prompts} prompts")
     for column in ("proposer", "tree", "rule", "temperature", "acceptance length", "accepted at depth 1, 2, …"):
         table.add_column(column)
     for one in findings.acceptances:
         rates = "  ".join(f"{rate:.2f}" for rate in one.rates)
-        table.add_row(one.proposer, str(one.tree), one.rule, f"{one.temperature:g}", f"{one.length:.2f}", rates)
+        table.add_row(escape(one.proposer), str(one.tree), one.rule, f"{one.temperature:g}", f"{one.length:.2f}", rates)
     return table
 
 
@@ -95,7 +96,7 @@ def _speed(findings: "Findings") -> Table:
         table.add_column(column)
     for one in findings.speeds:
         table.add_row(
-            one.proposer,
+            escape(one.proposer),
             str(one.tree),
             f"{one.temperature:g}",
             str(one.concurrency),

@@ -10,9 +10,10 @@ Embeddings and LM head are the base's own. `outrider model export` writes a plai
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 import torch
+from pydantic import Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
@@ -33,7 +34,7 @@ class DraftCheckpoint:
     """What `draft.json` says."""
 
     base: str  # hub id, folder or GGUF file of the target
-    layers: tuple[int, ...]
+    layers: Annotated[tuple[int, ...], Field(min_length=1)]
     hidden_size: int
     vocab_size: int  # of the base
 
@@ -44,9 +45,12 @@ class DraftCheckpoint:
         if not path.is_file():
             return None
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            return cls(**{**values, "layers": tuple(values["layers"])})
-        except (OSError, ValueError, TypeError, KeyError) as error:
+            return TypeAdapter(cls).validate_json(path.read_bytes(), strict=True)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "the file"
+            raise ConfigurationError(f"draft checkpoint {ref!r}: {DESCRIPTION}: {where}: {first['msg']}") from None
+        except OSError as error:
             raise ConfigurationError(f"draft checkpoint {ref!r}: {DESCRIPTION} cannot be read ({error})") from None
 
     def write(self, folder: Path, model: PreTrainedModel, vocabulary: torch.Tensor | None) -> None:
@@ -81,8 +85,17 @@ class DraftCheckpoint:
             raise ConfigurationError(f"draft checkpoint {ref!r}: its weights do not fit the layers of the base model")
         model.base_model.load_state_dict(tensors, strict=False)
         if vocabulary is not None:
+            _check_vocabulary(ref, vocabulary, self.vocab_size)
             head = ReducedHead(model.get_output_embeddings(), vocabulary.long())
             model.set_output_embeddings(head)
+
+
+def _check_vocabulary(ref: str, vocabulary: torch.Tensor, vocab_size: int) -> None:
+    integers = not vocabulary.is_floating_point() and vocabulary.dim() == 1 and len(vocabulary) > 0
+    if not integers or vocabulary[0] < 0 or vocabulary[-1] >= vocab_size or not (vocabulary.diff() > 0).all():
+        raise ConfigurationError(
+            f"draft checkpoint {ref!r}: {VOCABULARY} must be ascending token ids from 0 to {vocab_size - 1}"
+        )
 
 
 class ReducedHead(nn.Module):

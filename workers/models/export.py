@@ -4,12 +4,12 @@ import shutil
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoTokenizer, PreTrainedModel
 
 from workers.core.errors import ConfigurationError
 from workers.core.folders import replacing
 from workers.models.draft_checkpoint import DraftCheckpoint
-from workers.models.loader import model_source, read_config
+from workers.models.pretrained import model_source, read_config, read_model
 from workers.models.tensor_file import saving
 
 __all__ = ["export_draft", "save_model", "stored_dtype"]
@@ -31,9 +31,7 @@ def export_draft(ref: str, folder: Path, base: str | None = None) -> None:
         raise ConfigurationError(f"{str(folder)!r} has no name of its own; name a new folder")
     if folder.is_file() or (folder.exists() and any(folder.iterdir())):
         raise ConfigurationError(f"{str(folder)!r} is not empty; choose a new folder")
-    read_config(base or checkpoint.base)  # says what is wrong with it
-    source = model_source(base or checkpoint.base)
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float16)
+    model = read_model(base or checkpoint.base, torch.float16)
     head = model.get_output_embeddings()
     checkpoint.apply(ref, model)
     model.set_output_embeddings(head)

@@ -2,24 +2,24 @@
 
 import json
 import logging
-from pathlib import Path
 from typing import Any
 
 import torch
 import xxhash
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from workers.attention.paged import ATTENTION_NAME, register
 from workers.core.config import ModelConfig
-from workers.core.errors import ConfigurationError, NotFoundError
+from workers.core.errors import ConfigurationError
 from workers.core.threads import run_apart
 from workers.models.draft_checkpoint import DraftCheckpoint, keep_layers
 from workers.models.loaded import LoadedModel
 from workers.models.packed import bf16_is_native, pack_for_cpu
+from workers.models.pretrained import read_config, read_model
 from workers.models.self_check import prepare_decoder
 from workers.text.tokenizer import Tokenizer
 
-__all__ = ["load_model", "model_source", "read_config"]
+__all__ = ["load_model"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,13 +42,12 @@ def _load(config: ModelConfig) -> LoadedModel:
     if config.base is not None and checkpoint is None:
         raise ConfigurationError(f"base is for draft checkpoints, and {config.model!r} is none: leave it out")
     ref = (config.base or checkpoint.base) if checkpoint else config.model
-    source = model_source(ref)
     hf_config = read_config(ref)
     _check_supported(config, hf_config)
     # float16 on the CPU means fp16 weights under fp32 arithmetic, so the modules around them stay fp32.
     module_dtype = torch.float32 if device.type == "cpu" and dtype == "float16" else getattr(torch, dtype)
     register()
-    model = _from_pretrained(ref, source, module_dtype)
+    model = _with_our_attention(ref, module_dtype)
     model.requires_grad_(False)
     if checkpoint is not None:
         checkpoint.apply(config.model, model)
@@ -82,41 +81,14 @@ def _load(config: ModelConfig) -> LoadedModel:
     )
 
 
-def model_source(ref: str) -> dict[str, Any]:
-    """Arguments of `from_pretrained` for a hub id, a folder or a GGUF file."""
-    path = Path(ref)
-    if path.suffix == ".gguf":
-        if not path.is_file():
-            raise NotFoundError(f"model {ref!r}: there is no such GGUF file")
-        return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
-    if path.is_dir() and not (path / "config.json").is_file():
-        raise NotFoundError(f"model {ref!r}: the folder has no config.json; give a transformers folder or a .gguf file")
-    if not path.is_dir() and path.parent != Path() and path.parent.is_dir():
-        raise NotFoundError(f"model {ref!r}: there is no such folder in {path.parent}")
-    return {"pretrained_model_name_or_path": ref}
-
-
-def _from_pretrained(ref: str, source: dict[str, Any], dtype: torch.dtype) -> PreTrainedModel:
+def _with_our_attention(ref: str, dtype: torch.dtype) -> PreTrainedModel:
     try:
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            **source, dtype=dtype, attn_implementation=ATTENTION_NAME
-        )
+        model = read_model(ref, dtype, attn_implementation=ATTENTION_NAME)
     except KeyError as error:
         if ATTENTION_NAME not in str(error):
             raise
         raise ConfigurationError(f"{ref!r}: this model does not use transformers' attention interface") from error
     return model.eval()
-
-
-def read_config(ref: str) -> Any:
-    """transformers' settings of the text model `ref`; `NotFoundError` where there are none."""
-    try:
-        return AutoConfig.from_pretrained(**model_source(ref)).get_text_config()
-    except (OSError, ValueError) as error:
-        raise NotFoundError(
-            f"model {ref!r} cannot be read: it is neither a transformers folder, a .gguf file nor a hub id that can be "
-            f"reached from here ({str(error).splitlines()[0]})"
-        ) from error
 
 
 def _check_supported(config: ModelConfig, hf_config: Any) -> None:
@@ -141,6 +113,13 @@ def _check_supported(config: ModelConfig, hf_config: Any) -> None:
         raise ConfigurationError(
             f"{config.model!r} attends over a sliding window of {window} tokens, which is not supported beyond it: "
             f"set max_context_length to at most {window}"
+        )
+    rope = getattr(hf_config, "rope_parameters", None) or {}
+    first = rope.get("original_max_position_embeddings")
+    if rope.get("rope_type") == "longrope" and first is not None and first < context:
+        raise ConfigurationError(
+            f"{config.model!r} turns all tokens by other angles once one is beyond position {first} (longrope), "
+            f"which is not supported with cached keys: set max_context_length to at most {first}"
         )
     chunk = getattr(hf_config, "attention_chunk_size", None)
     if chunk is not None and chunk < context:

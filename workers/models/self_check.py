@@ -41,6 +41,8 @@ def prepare_decoder(model: PreTrainedModel, name: str) -> None:
             f"{name!r} cannot run on a paged K/V cache: {type(error).__name__}: {first}"
         ) from error
     finite = reference.isfinite()
+    if not finite.any():
+        raise ConfigurationError(f"{name!r} has no finite logits: its weights hold NaN or Inf, or it has no vocabulary")
     difference = (ours - reference)[finite].abs().max()
     if not difference <= TOLERANCES[model.dtype] * reference[finite].abs().max():
         raise ConfigurationError(

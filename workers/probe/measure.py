@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
+from workers.core.errors import ConfigurationError
 from workers.core.sampling_params import SpeculationMode, VerificationRule
 from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
@@ -36,6 +37,11 @@ def probe(config: ProbeConfig, report: Report = lambda _: None) -> Findings:
     loaded = load_model(config.target)
     prompts = tokenize_prompts(config.prompts, loaded.tokenizer)[: config.max_prompts]
     longest = max(map(len, prompts))
+    if longest + config.max_tokens > loaded.context_length:
+        raise ConfigurationError(
+            f"{config.prompts}: the longest prompt has {longest} tokens; with max_tokens {config.max_tokens} that is "
+            f"more than the target's context holds ({loaded.context_length})"
+        )
     for name, proposer in config.proposers.items():
         report(f"{name}: does it start?")
         with open_rig(config, name, proposer, loaded, longest):

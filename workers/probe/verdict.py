@@ -13,6 +13,7 @@ from workers.probe.findings import Acceptance, Cost, Findings, Speed, Tree, step
 __all__ = ["Verdict", "judge", "predicted_speedup"]
 
 WORTH_IT = 1.05  # a smaller gain is lost in noise and operations
+LEAST_LENGTH = 1.05  # tokens a step; with fewer, a gain was noise
 LOW_ACCEPTANCE = 0.4  # share of trees of which a first node is accepted; below it speculation normally does not pay
 HEAVY_DRAFT = 0.5  # of a plain step
 
@@ -53,7 +54,7 @@ def _judge(speeds: Sequence[Speed], findings: Findings) -> Verdict:
         for a in findings.acceptances
         if (a.proposer, a.tree, a.temperature) == (best.proposer, best.tree, best.temperature)
     )
-    worth_it = best.measured >= WORTH_IT
+    worth_it = best.measured >= WORTH_IT and acceptance.length >= LEAST_LENGTH
     return Verdict(
         best.proposer,
         best.temperature,

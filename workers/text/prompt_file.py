@@ -16,7 +16,7 @@ FORM = 'each line must be {"prompt": "text"} or {"messages": [{"role": "user", "
 def read_prompts(path: Path) -> list[list[Message]]:
     """Conversations, one for each line; raises `ConfigurationError` that names the line."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # JSON may hold other line breaks
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"prompt file {str(path)!r} cannot be read: {error}") from None
     prompts = [_conversation(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
@@ -39,7 +39,7 @@ def tokenize_prompts(path: Path, tokenizer: Tokenizer) -> list[list[int]]:
 def _conversation(line: str, where: str) -> list[Message]:
     try:
         entry = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{where}: not JSON ({error}); {FORM}") from None
     messages = _messages(entry)
     if not messages or not all(message.content.strip() for message in messages):

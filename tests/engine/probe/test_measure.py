@@ -116,3 +116,12 @@ def test_prompts_that_cannot_be_read_are_named(tiny_target: Path, tmp_path: Path
                 prompts=tmp_path / "none.jsonl",
             )
         )
+
+
+def test_prompts_that_are_too_long_cost_no_measurement(lookup_config: Callable[..., ProbeConfig]) -> None:
+    told: list[str] = []
+    with pytest.raises(
+        ConfigurationError, match=r"longest prompt has \d+ tokens; with max_tokens 510 .* holds \(512\)"
+    ):
+        probe(lookup_config(max_tokens=510), told.append)
+    assert told == ["loading the target"]

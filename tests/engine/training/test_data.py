@@ -190,6 +190,13 @@ def test_malformed_prompt_files(tmp_path: Path, text: str, message: str) -> None
         read_prompts(path)
 
 
+def test_line_breaks_of_other_alphabets_belong_to_a_prompt(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text(json.dumps({"prompt": "one\u2028two\u0085three"}, ensure_ascii=False) + "\r\n", encoding="utf-8")
+    [[message]] = read_prompts(path)
+    assert message.content == "one\u2028two\u0085three"
+
+
 def test_a_prompt_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_prompts(tmp_path / "none.jsonl")

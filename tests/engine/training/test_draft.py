@@ -132,6 +132,7 @@ def test_broken_checkpoints_say_what_is_wrong(trained: Path, tmp_path: Path) -> 
         shutil.copytree(trained, folder)
         return folder
 
+    description = json.loads((trained / "draft.json").read_text())
     cut = broken("cut") / "draft.safetensors"
     cut.write_bytes(cut.read_bytes()[:-100])
     with pytest.raises(ConfigurationError, match=r"draft\.safetensors cannot be read"):
@@ -145,15 +146,32 @@ def test_broken_checkpoints_say_what_is_wrong(trained: Path, tmp_path: Path) -> 
         load_model(ModelConfig(model=str(partial)))
 
     for name, change, message in (
-        ("json", "{", r"draft\.json cannot be read"),
-        ("key", json.dumps({"base": "x"}), r"draft\.json cannot be read"),
+        ("json", "{", r"draft\.json: the file: Invalid JSON"),
+        ("key", json.dumps({"base": "x"}), r"draft\.json: layers: Field required"),
+        ("none", json.dumps({**description, "layers": []}), r"layers: .* at least 1 item"),
+        ("fraction", json.dumps({**description, "layers": [0, 1.5]}), r"layers\.1: .* valid integer"),
+        ("text", json.dumps({**description, "vocab_size": "512"}), r"vocab_size: .* valid integer"),
+        ("number", json.dumps({**description, "base": 5}), r"base: .* valid string"),
     ):
         (broken(name) / "draft.json").write_text(change)
         with pytest.raises(ConfigurationError, match=message):
             load_model(ModelConfig(model=str(tmp_path / name)))
 
+    whole = load_file(trained / "draft.safetensors")
+    for name, vocabulary in (
+        ("outside", [0, 600]),
+        ("negative", [-5, 3]),
+        ("twice", [3, 3]),
+        ("unsorted", [4, 3]),
+        ("empty", []),
+        ("halves", [0.5, 1.5]),
+    ):
+        dtype = torch.float32 if name == "halves" else torch.int32
+        save_file({**whole, "vocabulary": torch.tensor(vocabulary, dtype=dtype)}, broken(name) / "draft.safetensors")
+        with pytest.raises(ConfigurationError, match="vocabulary must be ascending token ids from 0 to 511"):
+            load_model(ModelConfig(model=str(tmp_path / name)))
+
     other = broken("other")
-    description = json.loads((other / "draft.json").read_text())
     (other / "draft.json").write_text(json.dumps({**description, "hidden_size": 999}))
     with pytest.raises(ConfigurationError, match="hidden_size 999"):
         load_model(ModelConfig(model=str(other)))

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from tests.fakes.answers import tiny_answers
 from workers.core.config import ModelConfig
-from workers.core.errors import ConfigurationError
+from workers.core.errors import ConfigurationError, NotFoundError
 from workers.models.export import save_model
 from workers.models.loader import load_model
 from workers.models.tiny import TRAINING_TEXT
@@ -127,6 +127,11 @@ def test_weights_are_stored_as_they_were(tiny_target: Path, texts: Path, tmp_pat
     train_layerskip(settings)
     stored = load_file(settings.output / "model.safetensors")
     assert {tensor.dtype for tensor in stored.values()} == {torch.bfloat16}
+
+
+def test_a_model_that_is_not_there(texts: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="model 'nowhere' cannot be read"):
+        train_layerskip(config(Path("nowhere"), texts, tmp_path / "out"))
 
 
 def test_texts_that_cannot_be_used(tiny_target: Path, texts: Path, tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """Every way to name a model, and what is said when it cannot be loaded."""
 
 import json
+import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from workers.core.config import ModelConfig
 from workers.core.errors import ConfigurationError, NotFoundError, OutriderError
@@ -87,6 +91,58 @@ def test_models_that_would_be_wrong_are_refused(tiny_target: Path, tmp_path: Pat
     with pytest.raises(ConfigurationError, match="sliding window of 64"):
         load(windowed)
     assert load(windowed, max_context_length=64).context_length == 64
+
+
+def test_angles_that_change_with_the_longest_position_are_refused(tiny_target: Path, tmp_path: Path) -> None:
+    rope = {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "short_factor": [1.0] * 8,
+        "long_factor": [4.0] * 8,
+        "original_max_position_embeddings": 64,
+    }
+    longrope = with_config(tmp_path / "longrope", tiny_target, rope_parameters=rope)
+    with pytest.raises(ConfigurationError, match=r"longrope.* max_context_length to at most 64"):
+        load(longrope)
+    assert load(longrope, max_context_length=64).context_length == 64
+
+
+def with_weights(folder: Path, target: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> Path:
+    shutil.copytree(target, folder)
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+NORM = "model.norm.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda w: w.pop("model.layers.1.mlp.up_proj.weight"),
+            r"is not whole: it has no model\.layers\.1\.mlp\.up_proj",
+        ),
+        (lambda w: w.update({NORM: w[NORM][:-1].clone()}), "its weights cannot be read"),
+        (lambda w: w.update({NORM: w[NORM] * math.nan}), "no finite logits"),
+    ],
+    ids=["missing", "of another size", "NaN"],
+)
+def test_weights_that_are_not_whole(
+    tiny_target: Path, tmp_path: Path, change: Callable[[dict[str, torch.Tensor]], object], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        load(with_weights(tmp_path / "broken", tiny_target, change))
+
+
+def test_weights_that_were_cut_off(tiny_target: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_target, tmp_path / "cut")
+    path = tmp_path / "cut" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1000])
+    with pytest.raises(ConfigurationError, match="its weights cannot be read"):
+        load(tmp_path / "cut")
 
 
 def test_threads_and_context_can_be_limited(tiny_target: Path) -> None:

@@ -55,6 +55,12 @@ def test_the_best_measured_tree_is_recommended() -> None:
     assert (four.tree, four.worth_it, four.concurrency) == (TREE, False, 4)
 
 
+def test_without_accepted_tokens_nothing_is_worth_it() -> None:
+    nothing = replace(ACCEPTANCE, output_tokens=100, verify_steps=100)
+    [verdict] = judge(Findings("t", 3, (nothing,), COST, (SPEED,)))
+    assert not verdict.worth_it
+
+
 def test_reasons() -> None:
     assert verdict_of(SPEED) == (True, "2.00 tokens a step that costs 1.40x a plain one, and 0.60x for drafting")
     slow = replace(SPEED, on_tokens_per_s=(80.0, 40.0, 72.0))

@@ -3,12 +3,12 @@
 from functools import partial
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from workers.core.errors import ConfigurationError
 from workers.core.folders import replacing
 from workers.models.draft_checkpoint import DraftCheckpoint, keep_layers
-from workers.models.loader import model_source
+from workers.models.pretrained import read_model
 from workers.training.batches import answer_batches
 from workers.training.draft.config import DraftTrainingConfig
 from workers.training.draft.student import DraftStudent, collate_answers
@@ -40,8 +40,7 @@ def train_draft(config: DraftTrainingConfig) -> dict[str, float]:
 
 
 def _initial_draft(config: DraftTrainingConfig) -> tuple[PreTrainedModel, TargetIdentity]:
-    source = model_source(config.target)
-    draft: PreTrainedModel = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+    draft = read_model(config.target, torch.float32)
     if not hasattr(draft.base_model, "layers") or not hasattr(draft.base_model, "norm"):
         raise ConfigurationError(f"{config.target!r}: a draft can be made of models with `layers` and `norm` only")
     target = identify(config.target, draft.config)

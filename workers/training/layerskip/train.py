@@ -3,12 +3,12 @@
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel, set_seed
+from transformers import PreTrainedModel, set_seed
 
 from workers.core.errors import ConfigurationError
 from workers.core.folders import replacing
 from workers.models.export import save_model, stored_dtype
-from workers.models.loader import model_source
+from workers.models.pretrained import read_model
 from workers.text.tokenizer import Tokenizer
 from workers.training.batches import split
 from workers.training.follow_step import FollowStep
@@ -24,8 +24,7 @@ __all__ = ["train_layerskip"]
 def train_layerskip(config: LayerSkipTrainingConfig) -> dict[str, float]:
     """Train, and write a plain transformers folder; returns the last validation metrics."""
     run = TrainingRun(config, config.model)
-    source = model_source(config.model)
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+    model = read_model(config.model, torch.float32)
     training, validation = _data(config, model.config.get_text_config().vocab_size)
     set_seed(config.optimizer.seed)
     adapted = None if config.lora is None else _with_lora(model, config.lora)

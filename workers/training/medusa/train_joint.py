@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from workers.core.config import ModelConfig
 from workers.core.folders import replacing
 from workers.models.export import save_model, stored_dtype
-from workers.models.loader import load_model, model_source
+from workers.models.loader import load_model
+from workers.models.pretrained import read_model
 from workers.training.batches import answer_batches
 from workers.training.follow_step import FollowStep
 from workers.training.medusa.config import Medusa2TrainingConfig
@@ -61,8 +62,7 @@ def train_medusa2(config: Medusa2TrainingConfig) -> dict[str, float]:
 
 def _backbone(config: Medusa2TrainingConfig) -> PreTrainedModel:
     """The target in fp32 with what is to be trained; embeddings and LM head never are."""
-    source = model_source(config.target)
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+    model = read_model(config.target, torch.float32)
     if config.lora_rank is None:
         model.get_input_embeddings().requires_grad_(False)
         model.get_output_embeddings().requires_grad_(False)
