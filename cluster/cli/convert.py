@@ -30,7 +30,7 @@ def _group() -> None:
 
 @app.command("speculative-config")
 def speculative_config(
-    source: Annotated[str, typer.Argument(help="A file, or the JSON itself")],
+    source: Annotated[str, typer.Argument(help="A file, or the text itself")],
     reverse: Annotated[bool, typer.Option("--reverse", help="From our YAML to vLLM's JSON")] = False,
 ) -> None:
     """Turn vLLM's --speculative-config into `target` and `draft` of our application, or back; says what gets lost."""
@@ -41,11 +41,14 @@ def speculative_config(
         typer.echo(json.dumps(settings) if reverse else yaml.safe_dump(settings, sort_keys=False).rstrip())
         for line in conversion.lost:
             err_console().print(f"[yellow]no counterpart:[/] {line}", soft_wrap=True, markup=True)
+        if not reverse:
+            note = "target.config.model, the target itself, which vLLM takes from its command line"
+            err_console().print(f"[yellow]to add:[/] {note}", soft_wrap=True)
 
 
 def _read(source: str) -> dict[str, Any]:
-    if source.lstrip().startswith("{"):
-        return parse_mapping(source, "the JSON", EXPECTED)
+    if source.lstrip().startswith("{") or "\n" in source:
+        return parse_mapping(source, "the text", EXPECTED)
     return read_mapping(Path(source), EXPECTED)
 
 

@@ -112,6 +112,7 @@ def test_what_vllm_cannot_say_is_named() -> None:
 def test_the_command(tmp_path: Path) -> None:
     runner = CliRunner()
     result = runner.invoke(app, ["convert", "speculative-config", json.dumps(BOTH_WAYS[1])])
+    assert "to add: target.config.model" in result.stderr
     assert result.exit_code == 0, result.output
     assert yaml.safe_load(result.stdout)["target"]["config"]["medusa"] == {"model": "heads"}
     path = tmp_path / "ours.yaml"
@@ -119,6 +120,8 @@ def test_the_command(tmp_path: Path) -> None:
     back = runner.invoke(app, ["convert", "speculative-config", str(path), "--reverse"])
     assert json.loads(back.stdout) == BOTH_WAYS[1]
     assert "no counterpart" in back.stderr
+    inline = runner.invoke(app, ["convert", "speculative-config", path.read_text(), "--reverse"])
+    assert inline.stdout == back.stdout
     whole = runner.invoke(app, ["convert", "speculative-config", "examples/smollm2.yaml", "--reverse"])
     assert json.loads(whole.stdout)["method"] == "draft_model"
     for wrong in ("nowhere.json", "[1]", '{"method": "eagle"}'):
@@ -169,4 +172,4 @@ def test_files_that_cannot_be_turned_back(tmp_path: Path, text: str, said: str) 
 def test_json_that_gives_a_key_twice_is_refused() -> None:
     result = CliRunner().invoke(app, ["convert", "speculative-config", '{"method": "ngram", "method": "medusa"}'])
     assert result.exit_code == 2
-    assert "the JSON: is not valid YAML: the key 'method' is given twice" in result.stderr
+    assert "the text: is not valid YAML: the key 'method' is given twice" in result.stderr
