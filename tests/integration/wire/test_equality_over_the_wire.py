@@ -59,6 +59,16 @@ def plain(verifier: Server) -> dict[str, list[Answer]]:
     }
 
 
+def equal_alone_and_together(
+    client: VerifierClient, drafter: Server, expected: list[Answer], sampling: SamplingParams, rule: VerificationRule
+) -> list[Answer]:
+    """Answers with the drafter, one request at a time and all at once, which must be the `expected` ones."""
+    requests = [request(p, sampling, at(drafter), seed=i, rule=rule) for i, p in enumerate(PROMPTS)]
+    answers = [client.generate(r) for r in requests] + client.generate_all(requests)
+    assert [a.token_ids for a in answers] == [a.token_ids for a in expected] * 2
+    return answers
+
+
 @pytest.mark.parametrize(
     ("name", "sampling", "rule"),
     [
@@ -76,9 +86,7 @@ def test_draft_model_in_another_process(
     sampling: SamplingParams,
     rule: VerificationRule,
 ) -> None:
-    requests = [request(p, sampling, at(drafter), seed=i, rule=rule) for i, p in enumerate(PROMPTS)]
-    answers = [client.generate(r) for r in requests] + client.generate_all(requests)
-    assert [a.token_ids for a in answers] == [a.token_ids for a in plain[name]] * 2
+    answers = equal_alone_and_together(client, drafter, plain[name], sampling, rule)
     emitted = sum(a.stats.output_tokens for a in answers) / sum(a.stats.verify_steps for a in answers)
     assert emitted > 1.3, "the draft agrees with the target often enough to be worth something"
     assert all(a.stats.exact == rule.exact for a in answers)
@@ -114,9 +122,7 @@ def test_a_draft_model_united_with_prompt_lookup(
     sampling: SamplingParams,
     rule: VerificationRule,
 ) -> None:
-    requests = [request(p, sampling, at(drafter), seed=i, rule=rule) for i, p in enumerate(PROMPTS)]
-    answers = [uniting.generate(r) for r in requests] + uniting.generate_all(requests)
-    assert [a.token_ids for a in answers] == [a.token_ids for a in plain[name]] * 2
+    answers = equal_alone_and_together(uniting, drafter, plain[name], sampling, rule)
     assert sum(a.stats.drafted_tokens for a in answers) > 0
 
 
