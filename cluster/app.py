@@ -18,7 +18,6 @@ from cluster.deployments.verifier import TargetVerifier
 
 __all__ = ["build"]
 
-ROUTING_STATS_PERIOD_S = 2.0  # each change is sent to every handle: coarse on purpose
 CONSTRUCTOR_RETRIES = 3
 SPARE_STREAMS = 64  # beyond the gateway's own limit, so that it answers instead of Serve's queue
 
@@ -48,10 +47,7 @@ def build(args: OutriderArgs) -> Application:
 
 def _engine_pool(kind: type, pool: Pool) -> Any:
     """A deployment whose requests come over its own gRPC server; Serve's router only tells who lives."""
-    router = RequestRouterConfig(
-        request_router_class="cluster.router.discovery.DiscoveryRouter",
-        request_routing_stats_period_s=ROUTING_STATS_PERIOD_S,
-    )
+    router = RequestRouterConfig(request_router_class="cluster.router.discovery.DiscoveryRouter")
     return serve.deployment(
         kind, **_common(pool), request_router_config=router, max_constructor_retry_count=CONSTRUCTOR_RETRIES
     )

@@ -17,7 +17,7 @@ from outrider.errors import OutriderError
 from outrider.failure import ENDED_EARLY, Failure
 from outrider.generation_call import GenerationCall
 from outrider.options import Messages, RequestOptions
-from outrider.results import Delta, Generation, ModelInfo, ServerInfo, TokenCount
+from outrider.results import Delta, Generation, ModelInfo, RoutingDecision, ServerInfo, TokenCount
 from outrider.retry import RetryPolicy
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
@@ -95,6 +95,11 @@ class AsyncClient:
         """The server's version and the replicas of its pools."""
         request = generation_pb2.GetServerInfoRequest()
         return wire.server_info(await self._unary(lambda stub, **limits: stub.GetServerInfo(request, **limits)))
+
+    async def explain_routing(self, request_id: str) -> tuple[RoutingDecision, ...]:
+        """Why a recent request went where it went, in order of time; `NotFoundError` when it is too long ago."""
+        request = generation_pb2.ExplainRoutingRequest(request_id=request_id)
+        return wire.routing_decisions(await self._unary(lambda stub, **limits: stub.ExplainRouting(request, **limits)))
 
     async def close(self) -> None:
         """Close all connections; running calls end with `CancelledError`."""

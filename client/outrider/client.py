@@ -15,7 +15,7 @@ from outrider.errors import OutriderError
 from outrider.failure import ENDED_EARLY, Failure
 from outrider.generation_call import GenerationCall
 from outrider.options import Messages, RequestOptions
-from outrider.results import Delta, Generation, ModelInfo, ServerInfo, TokenCount
+from outrider.results import Delta, Generation, ModelInfo, RoutingDecision, ServerInfo, TokenCount
 from outrider.retry import RetryPolicy
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
@@ -71,7 +71,7 @@ class Client:
         """Generate and wait for the whole answer.
 
         Give one of `prompt` (plain text), `messages` (a conversation) or `token_ids`; the other options are those of
-        `RequestOptions`: `sampling` or its fields, `speculation`, `cache_salt`, `deadline`, `request_id`, `model`.
+        `RequestOptions`: `sampling` or its fields, `speculation`, `cache_salt`, `session_id`, `deadline`, ....
 
         Raises:
             OutriderError: One of its subclasses; `error.partial` holds what had arrived.
@@ -96,6 +96,11 @@ class Client:
         """The server's version and the replicas of its pools."""
         request = generation_pb2.GetServerInfoRequest()
         return wire.server_info(self._unary(lambda stub, **limits: stub.GetServerInfo(request, **limits)))
+
+    def explain_routing(self, request_id: str) -> tuple[RoutingDecision, ...]:
+        """Why a recent request went where it went, in order of time; `NotFoundError` when it is too long ago."""
+        request = generation_pb2.ExplainRoutingRequest(request_id=request_id)
+        return wire.routing_decisions(self._unary(lambda stub, **limits: stub.ExplainRouting(request, **limits)))
 
     def close(self) -> None:
         """Close all connections; running calls end with `CancelledError`."""

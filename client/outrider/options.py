@@ -21,6 +21,8 @@ class RequestOptions(SamplingFields, total=False):
     speculation: Speculation | None
     cache_salt: str
     """Share cached K/V only with requests of the same salt."""
+    session_id: str
+    """Requests with the same one prefer the same replicas: a conversation, an agent's run. At most 128 characters."""
     deadline: float | None
     """Seconds that the server may spend; the answer then ends with finish reason "deadline"."""
     request_id: str | None

@@ -1,6 +1,7 @@
 """What a caller gets back."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from outrider.params import VerificationRule
@@ -13,6 +14,8 @@ __all__ = [
     "ModelInfo",
     "Output",
     "ReplicaInfo",
+    "RoutingCandidate",
+    "RoutingDecision",
     "ServerInfo",
     "TokenCount",
     "TokenLogprob",
@@ -142,3 +145,33 @@ class ReplicaInfo:
 class ServerInfo:
     version: str
     replicas: tuple[ReplicaInfo, ...]
+
+
+@dataclass(frozen=True)
+class RoutingCandidate:
+    """A replica that a gateway considered."""
+
+    replica_id: str
+    cached_tokens: int
+    """Prompt tokens whose K/V it was believed to hold."""
+    cost: float
+    """The least is chosen; milliseconds under the policy kv_aware."""
+    terms: Mapping[str, float] = field(hash=False)
+    """What the cost consists of."""
+
+
+@dataclass(frozen=True)
+class RoutingDecision:
+    """One choice of replicas for one answer."""
+
+    index: int
+    """Which answer of the request."""
+    pool: str
+    """"verifier" or "drafter"."""
+    policy: str
+    prompt_tokens: int
+    num_replicas: int
+    num_chosen: int
+    decision_ms: float
+    candidates: tuple[RoutingCandidate, ...]
+    """Best first, at most 8; the first `num_chosen` were chosen."""

@@ -17,6 +17,8 @@ from outrider.results import (
     FinishReason,
     ModelInfo,
     ReplicaInfo,
+    RoutingCandidate,
+    RoutingDecision,
     ServerInfo,
     TokenCount,
     TokenLogprob,
@@ -32,6 +34,7 @@ __all__ = [
     "generate_request",
     "message_in_sdk_names",
     "model_info",
+    "routing_decisions",
     "server_info",
     "stats",
     "token_count",
@@ -55,6 +58,7 @@ def generate_request(prompt: str | None, options: RequestOptions, random: Random
         model=checks.text("model", options.get("model", "")),
         sampling=_sampling_message(_sampling(options), random),
         cache_salt=checks.text("cache_salt", options.get("cache_salt", "")),
+        session_id=checks.text("session_id", options.get("session_id", "")),
     )
     _set_prompt(request, prompt, options.get("messages"), options.get("token_ids"))
     speculation = options.get("speculation")
@@ -191,6 +195,17 @@ def model_info(message: generation_pb2.GetModelInfoResponse) -> ModelInfo:
 
 def server_info(message: generation_pb2.GetServerInfoResponse) -> ServerInfo:
     return ServerInfo(message.version, tuple(_same_names(ReplicaInfo, replica) for replica in message.replicas))
+
+
+def routing_decisions(message: generation_pb2.ExplainRoutingResponse) -> tuple[RoutingDecision, ...]:
+    return tuple(
+        _same_names(RoutingDecision, one, candidates=tuple(map(_routing_candidate, one.candidates)))
+        for one in message.decisions
+    )
+
+
+def _routing_candidate(message: generation_pb2.RoutingCandidate) -> RoutingCandidate:
+    return _same_names(RoutingCandidate, message, terms={term.name: term.cost for term in message.terms})
 
 
 def _rule(value: int) -> VerificationRule:

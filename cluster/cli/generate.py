@@ -45,11 +45,13 @@ def generate(
     nodes: Annotated[int | None, typer.Option(help="Most nodes of a tree")] = None,
     rule: Annotated[str | None, typer.Option(help="coupled, rejection or typical")] = None,
     cache_salt: Annotated[str, typer.Option(help="Share cached K/V only with requests of this salt")] = "",
+    session_id: Annotated[str, typer.Option(help="Requests with the same one prefer the same replicas")] = "",
     deadline: Annotated[float | None, typer.Option(help="Seconds that the server may spend")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end")] = False,
 ) -> None:
     """Generate text. It streams as it is committed; statistics go to standard error."""
     with friendly_errors():
+        check_text("--session-id", session_id)
         prompt = readable(prompt, system, stop or [], cache_salt)
         options: RequestOptions = {
             "max_tokens": max_tokens,
@@ -69,6 +71,7 @@ def generate(
             "ignore_eos": ignore_eos or None,
             "speculation": parse_speculation(speculation, depth, width, nodes, rule),
             "cache_salt": cache_salt,
+            "session_id": session_id,
             "deadline": deadline,
         }
         if chat:

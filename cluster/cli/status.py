@@ -12,17 +12,27 @@ from rich.table import Table
 
 from cluster.cli.generate import DEFAULT_TARGET
 from cluster.cli.output import friendly_errors, out_console
+from cluster.cli.routing import show_routing
+from cluster.cli.text import check_text
 
 __all__ = ["status"]
 
 
 def status(
     target: Annotated[str, typer.Option(help="host:port of the server")] = DEFAULT_TARGET,
+    explain: Annotated[
+        str | None, typer.Option(metavar="REQUEST_ID", help="Show instead why a recent request went where it went")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
 ) -> None:
     """Show what a server runs."""
     with friendly_errors():
+        check_text("--explain", explain)
         with Client(target) as client:
+            if explain is not None:
+                decisions = client.explain_routing(explain)
+                show_routing(out_console(), decisions, as_json=as_json)
+                return
             model, server = client.model_info(), client.server_info()
         if as_json:
             typer.echo(json.dumps({"model": asdict(model), "server": asdict(server)}, indent=2))

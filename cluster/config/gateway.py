@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from cluster.config.pools import Pool
+from cluster.config.routing import RoutingConfig
 
 __all__ = ["GatewayConfig"]
 
@@ -24,4 +25,5 @@ class GatewayConfig(Pool):
     replica_wait_ms: int = Field(
         15_000, ge=0, le=600_000, description="How long an answer waits while no verifier is available"
     )
+    routing: RoutingConfig = RoutingConfig()
     drafters_per_request: int = Field(2, ge=1, le=16, description="Drafters named to the verifier, best first")

@@ -21,8 +21,7 @@ class DraftProposer(EngineReplica):
         replica_id, incarnation = identity()
         # In a thread: loading takes seconds to minutes, and the event loop must stay free.
         server = await asyncio.to_thread(DraftServer, config, drafter_id=replica_id, incarnation=incarnation)
-        engine = server.engine
-        await self._start(server, lambda: {"running_requests": engine.num_sessions}, replica_id, incarnation, grace_s)
+        await self._start(server, replica_id, incarnation, grace_s)
 
     async def __del__(self) -> None:
         await self.close()

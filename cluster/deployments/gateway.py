@@ -1,10 +1,12 @@
 """The ingress deployment: gRPC methods for clients, streams to the verifiers' own servers."""
 
+import asyncio
 import logging
 import random
 import time
 from importlib.metadata import version
 
+from outrider.v1 import generation_pb2 as pb
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 from starlette.requests import Request
@@ -15,7 +17,7 @@ from cluster.gateway.grpc_ingress import GrpcIngress
 from cluster.gateway.service import GatewayService
 from cluster.router.directory import MembershipDirectory
 from cluster.router.membership import MEMBERSHIP
-from workers.core.errors import ConfigurationError
+from workers.core.errors import ConfigurationError, NotFoundError
 from workers.text.tokenizer import Tokenizer
 
 __all__ = ["Gateway", "check_tokenizers"]
@@ -68,6 +70,23 @@ class Gateway(GrpcIngress):
 
     async def check_health(self) -> None:
         """Answers at all: Serve notices a blocked event loop by the missing answer."""
+        self.service.refresh()
+
+    async def routing_decisions(self, request_id: str) -> list[bytes]:
+        """What this replica knows of the request; called by its peers."""
+        return [decision.SerializeToString() for decision in self.service.explain_routing(request_id)]
+
+    async def explain(self, message: pb.ExplainRoutingRequest) -> pb.ExplainRoutingResponse:
+        """Ask every gateway replica, this one included; `NotFoundError` when none knows the request."""
+        application = serve.get_replica_context().app_name
+        handle = await asyncio.to_thread(serve.get_app_handle, application)
+        answers = await handle.broadcast("routing_decisions", message.request_id).results_async()
+        decisions = [pb.RoutingDecision.FromString(one) for answer in answers for one in answer]
+        if not decisions:
+            raise NotFoundError(
+                f"nothing is known of the routing of request {message.request_id!r}: it is unknown, or too long ago"
+            )
+        return pb.ExplainRoutingResponse(decisions=decisions)
 
     async def __del__(self) -> None:
         """Serve has waited for the requests, which it counts itself."""

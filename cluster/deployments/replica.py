@@ -5,7 +5,7 @@ they reach the server's own port, which the replica's metadata announces.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar, Protocol
 
 import ray
@@ -33,7 +33,7 @@ class EngineServer(Protocol):
     def check_health(self) -> None: ...
 
     def info(self) -> Mapping[str, object]:
-        """With `model`, `model_fingerprint` and `tokenizer_hash`."""
+        """With `model`, `model_fingerprint`, `tokenizer_hash` and `kv_block_size`."""
         ...
 
 
@@ -50,15 +50,12 @@ class EngineReplica:
     async def _start(
         self,
         server: EngineServer,
-        load: Callable[[], dict[str, int]],
         replica_id: str,
         incarnation: int,
         grace_s: float,
     ) -> None:
-        """`load`: fields of `cluster.gateway.directory.ReplicaLoad` that this pool knows."""
         self._grace_s = grace_s
         self._server = server
-        self._load = load
         address = await server.start(ray.util.get_node_ip_address(), 0)
         info = server.info()
         self._record = ReplicaRecord(
@@ -69,15 +66,15 @@ class EngineReplica:
             model=str(info["model"]),
             model_fingerprint=str(info["model_fingerprint"]),
             tokenizer_hash=str(info["tokenizer_hash"]),
+            kv_block_size=int(str(info["kv_block_size"])),
         )
 
     def record_replica_metadata(self) -> dict[str, str | int]:
-        """Asked once by Serve, when the replica is ready; reaches every router (`cluster.router.discovery`)."""
-        return self._record.to_metadata()
+        """Asked once by Serve, when the replica is ready; reaches every router (`cluster.router.discovery`).
 
-    def record_routing_stats(self) -> dict[str, int]:
-        """Asked by Serve every few seconds; every change goes to all gateways, so small and coarse numbers only."""
-        return self._load()
+        The load is no business of Serve's routers: gateways hear of it on the KV event streams, twice a second.
+        """
+        return self._record.to_metadata()
 
     async def check_health(self) -> None:
         """Raises when the engine cannot serve any more; Serve then replaces the replica."""

@@ -21,12 +21,7 @@ class TargetVerifier(EngineReplica):
         replica_id, incarnation = identity()
         # In a thread: loading takes seconds to minutes, and the event loop must stay free.
         server = await asyncio.to_thread(VerifierServer, config, verifier_id=replica_id, incarnation=incarnation)
-        engine = server.engine
-
-        def load() -> dict[str, int]:
-            return {"running_requests": engine.num_running, "waiting_requests": engine.num_waiting}
-
-        await self._start(server, load, replica_id, incarnation, grace_s)
+        await self._start(server, replica_id, incarnation, grace_s)
 
     async def __del__(self) -> None:
         await self.close()

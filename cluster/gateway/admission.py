@@ -15,6 +15,7 @@ from workers.rpc import convert
 __all__ = ["AdmittedRequest", "ResumePoint", "admit", "check_message", "check_model"]
 
 MAX_REQUEST_ID_LENGTH = 128  # characters
+MAX_SESSION_ID_LENGTH = 128  # characters
 MAX_CACHE_SALT_BYTES = 256
 
 
@@ -37,6 +38,7 @@ class AdmittedRequest:
     speculation: SpeculationParams
     seed: int
     cache_salt: str
+    session_id: str
     deadline_ms: int | None
     resume: Mapping[int, ResumePoint]
 
@@ -89,16 +91,17 @@ def admit(
         speculation=speculation,
         seed=rng.getrandbits(64) if sampling.seed is None else sampling.seed,
         cache_salt=message.cache_salt,
+        session_id=message.session_id,
         deadline_ms=message.deadline_ms or None,
         resume=_resume_points(message, sampling, model.vocab_size),
     )
 
 
 def _check_labels(message: generation_pb2.GenerateRequest) -> None:
-    if len(message.request_id) > MAX_REQUEST_ID_LENGTH:
-        raise InvalidRequestError(
-            f"request_id: at most {MAX_REQUEST_ID_LENGTH} characters are allowed (got {len(message.request_id)})"
-        )
+    for name, limit in (("request_id", MAX_REQUEST_ID_LENGTH), ("session_id", MAX_SESSION_ID_LENGTH)):
+        length = len(getattr(message, name))
+        if length > limit:
+            raise InvalidRequestError(f"{name}: at most {limit} characters are allowed (got {length})")
     salt_bytes = len(message.cache_salt.encode())
     if salt_bytes > MAX_CACHE_SALT_BYTES:
         raise InvalidRequestError(f"cache_salt: at most {MAX_CACHE_SALT_BYTES} bytes are allowed (got {salt_bytes})")

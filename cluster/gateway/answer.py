@@ -12,9 +12,11 @@ from outrider.v1 import common_pb2, generation_pb2, verifier_pb2
 from cluster.config.gateway import GatewayConfig
 from cluster.gateway.admission import AdmittedRequest
 from cluster.gateway.answer_stats import AnswerStats
-from cluster.gateway.directory import ReplicaState
 from cluster.gateway.progress import AnswerProgress, Ending
-from cluster.gateway.replica_pool import ReplicaPool, replica_key
+from cluster.gateway.replica_pool import ReplicaPool
+from cluster.router.decision import RoutedRequest
+from cluster.router.membership import ReplicaRecord
+from cluster.router.replica_table import key_of
 from workers.core.errors import DeadlineError, InternalError, OverloadedError, UnavailableError
 from workers.core.request import DrafterEndpoint, FinishReason
 from workers.rpc import convert
@@ -101,18 +103,19 @@ class Answer:
 
     async def _attempt(self) -> AsyncGenerator[generation_pb2.GenerateResponse, None]:
         """Run on one verifier until the answer ends; `_VerifierLostError` when it is lost on the way."""
-        verifier = await self._choose()
+        routed = self._routed()
+        verifier = await self._choose(routed)
         if verifier is None:
             self._progress.ending = Ending(FinishReason.DEADLINE)
             return
         pool = self._context.pool
-        drafters = pool.drafters(self._context.tokenizer_hash, self._context.config.drafters_per_request)
+        drafters = pool.drafters(routed, self._context.tokenizer_hash, self._context.config.drafters_per_request)
         with pool.occupied(verifier, drafters):
             call = pool.stub(verifier).Generate(self._submission(drafters))
             try:
                 while self._progress.ending is None:
                     message = await self._read(call, verifier)
-                    self._fingerprint = verifier.record.model_fingerprint
+                    self._fingerprint = verifier.model_fingerprint
                     delta = self._take(message) if message is not None else None
                     if delta is not None:
                         yield delta
@@ -122,12 +125,24 @@ class Answer:
                 call.cancel()  # no effect on one that has ended
                 self._stats.lost()
 
-    async def _choose(self) -> ReplicaState | None:
+    def _routed(self) -> RoutedRequest:
+        request, done = self._context.request, self._progress.token_ids
+        return RoutedRequest(
+            request_id=request.request_id,
+            token_ids=(*request.prompt_token_ids, *done),
+            output_tokens=request.max_tokens - len(done),
+            cache_salt=request.cache_salt,
+            session_id=request.session_id,
+            index=self._index,
+        )
+
+    async def _choose(self, routed: RoutedRequest) -> ReplicaRecord | None:
         """A verifier; None when the deadline passes while there is none."""
         wait_s = self._context.config.replica_wait_ms / 1e3
         remaining_s = self._context.remaining_s()
         in_time = remaining_s is None or remaining_s > wait_s
         verifier = await self._context.pool.verifier(
+            routed,
             self._avoid_until,
             wait_s if in_time or remaining_s is None else max(0.0, remaining_s),
             self._fingerprint,
@@ -137,7 +152,7 @@ class Answer:
             raise UnavailableError(f"no verifier{kind} is available (waited {wait_s:g} s); try again later")
         return verifier
 
-    async def _read(self, call: VerifierCall, verifier: ReplicaState) -> VerifierMessage | None:
+    async def _read(self, call: VerifierCall, verifier: ReplicaRecord) -> VerifierMessage | None:
         """The next message; None when the deadline passed and the verifier has not noticed."""
         remaining_s = self._context.remaining_s()
         timeout_s = None if remaining_s is None else max(0.0, remaining_s) + DEADLINE_GRACE_S
@@ -150,7 +165,7 @@ class Answer:
         if isinstance(message, VerifierMessage):
             return message
         self._avoid(verifier)
-        raise _VerifierLostError(f"{verifier.record.replica_id} ended its stream too early")
+        raise _VerifierLostError(f"{verifier.replica_id} ended its stream too early")
 
     def _take(self, message: VerifierMessage) -> generation_pb2.GenerateResponse | None:
         """Commit what one step brought; the delta for the client, if there is one."""
@@ -163,7 +178,7 @@ class Answer:
             self._progress.ending = self._progress.ending or Ending(reason, message.stop_string)
         return self._delta(used, text, message.logprobs[: len(used)]) if used or text else None
 
-    def _failed(self, verifier: ReplicaState, error: grpc.aio.AioRpcError) -> None:
+    def _failed(self, verifier: ReplicaRecord, error: grpc.aio.AioRpcError) -> None:
         """Decide about an RPC that failed: raises unless the deadline explains it."""
         mapped = from_rpc_error(error)
         if isinstance(mapped, DeadlineError):
@@ -177,12 +192,12 @@ class Answer:
                 raise mapped from error
         else:
             raise mapped from error
-        raise _VerifierLostError(f"{verifier.record.replica_id} failed with {error.code().name}") from error
+        raise _VerifierLostError(f"{verifier.replica_id} failed with {error.code().name}") from error
 
-    def _avoid(self, verifier: ReplicaState) -> None:
-        self._avoid_until[replica_key(verifier)] = self._context.clock() + AVOID_LOST_S
+    def _avoid(self, verifier: ReplicaRecord) -> None:
+        self._avoid_until[key_of(verifier)] = self._context.clock() + AVOID_LOST_S
 
-    def _submission(self, drafters: tuple[DrafterEndpoint, ...]) -> verifier_pb2.VerifierGenerateRequest:
+    def _submission(self, drafters: tuple[ReplicaRecord, ...]) -> verifier_pb2.VerifierGenerateRequest:
         request = self._context.request
         remaining_s = self._context.remaining_s()
         return verifier_pb2.VerifierGenerateRequest(
@@ -194,7 +209,7 @@ class Answer:
             seed=self._seed,
             cache_salt=request.cache_salt,
             deadline_ms=0 if remaining_s is None else max(1, round(1e3 * remaining_s)),
-            drafters=[convert.endpoint_to_wire(drafter) for drafter in drafters],
+            drafters=[_endpoint(drafter) for drafter in drafters],
         )
 
     def _delta(
@@ -214,6 +229,10 @@ class Answer:
                 stats=convert.stats_to_wire(stats),
             )
         )
+
+
+def _endpoint(drafter: ReplicaRecord) -> verifier_pb2.DrafterEndpoint:
+    return convert.endpoint_to_wire(DrafterEndpoint(drafter.replica_id, drafter.address, drafter.incarnation))
 
 
 def _is_fault_of_request(error: grpc.aio.AioRpcError) -> bool:

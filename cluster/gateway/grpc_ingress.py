@@ -1,5 +1,6 @@
 """GenerationService as Ray Serve's ingress calls it: a method for each rpc, errors as status codes."""
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Protocol
@@ -21,7 +22,7 @@ class StatusContext(Protocol):
     def set_details(self, details: str) -> None: ...
 
 
-class GrpcIngress:
+class GrpcIngress(ABC):
     """Mixin for the ingress deployment, which sets `service`.
 
     Serve's proxies drop trailing metadata of failed calls, so details carry the error's class: `ErrorName: message`.
@@ -65,6 +66,19 @@ class GrpcIngress:
         except Exception as error:
             _report(error, grpc_context)
             raise
+
+    async def ExplainRouting(
+        self, message: pb.ExplainRoutingRequest, grpc_context: StatusContext
+    ) -> pb.ExplainRoutingResponse:
+        try:
+            return await self.explain(message)
+        except Exception as error:
+            _report(error, grpc_context)
+            raise
+
+    @abstractmethod
+    async def explain(self, message: pb.ExplainRoutingRequest) -> pb.ExplainRoutingResponse:
+        """Ask all gateways: the call may reach another one than the request did."""
 
 
 def _report(error: Exception, grpc_context: StatusContext) -> None:

@@ -1,112 +1,156 @@
-"""Open connections to verifiers, and the choice among them."""
+"""Both pools as a gateway uses them: who runs an answer, who drafts for it, and the connections to them."""
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import grpc
-from outrider.v1 import verifier_pb2_grpc
+from outrider.v1 import draft_pb2_grpc, verifier_pb2_grpc
+from outrider.v1 import verifier_pb2 as pb
 
-from cluster.gateway.directory import ReplicaDirectory, ReplicaState
-from cluster.gateway.selection import choose_verifier, rank_drafters
-from workers.core.request import DrafterEndpoint
-from workers.rpc.channels import RpcOptions, open_channel
+from cluster.config.routing import PoolRouting, RoutingConfig
+from cluster.gateway.channels import Channels
+from cluster.router.decision import Decision, PoolName, RoutedRequest
+from cluster.router.decision_log import DecisionLog
+from cluster.router.directory import ReplicaDirectory
+from cluster.router.kv_follower import KvFollower
+from cluster.router.load import ReplicaLoad
+from cluster.router.membership import ReplicaRecord
+from cluster.router.policies.registry import build_policy
+from cluster.router.pool import RoutingPool
+from cluster.router.replica_table import ReplicaKey, key_of
+from workers.rpc.channels import RpcOptions
 
-__all__ = ["AvoidUntil", "ReplicaPool", "replica_key"]
+__all__ = ["AvoidUntil", "ReplicaPool"]
 
 POLL_S = 0.05
 
-AvoidUntil = Mapping[tuple[str, int], float]  # replica key to the clock time before which it is not chosen
-
-
-def replica_key(state: ReplicaState) -> tuple[str, int]:
-    """A restarted process is another replica, even under the same id."""
-    return state.record.replica_id, state.record.incarnation
+AvoidUntil = Mapping[ReplicaKey, float]  # clock time before which a replica is not chosen
 
 
 class ReplicaPool:
-    """Belongs to one event loop. Counts the answers that this gateway has running on each replica."""
+    """Belongs to one event loop."""
 
     def __init__(
         self,
         directory: ReplicaDirectory,
+        routing: RoutingConfig,
         *,
         clock: Callable[[], float],
         rng: random.Random,
         options: RpcOptions | None = None,
     ) -> None:
+        """Raises `ConfigurationError` for a routing policy that cannot be had."""
         self.directory = directory
+        self.decisions = DecisionLog(routing.max_explained)
         self._clock = clock
-        self._rng = rng
-        self._options = options
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self._in_flight: Counter[str] = Counter()  # by replica id
-        self._streams: Counter[str] = Counter()  # by address
+        self._draw = rng.random
+        self._channels = Channels(options)
 
-    def candidates(self, avoid_until: AvoidUntil) -> list[ReplicaState]:
+        def pool(name: PoolName, config: PoolRouting) -> RoutingPool:
+            policy = build_policy(config)
+            sessions = routing.max_sessions
+            return RoutingPool(name, config, policy, max_sessions=sessions, clock=clock, draw=rng.random)
+
+        self._verifiers = pool("verifier", routing.verifiers)
+        self._drafters = pool("drafter", routing.drafters)
+        self._verifier_events = KvFollower(self._verifiers, self._verifier_stream)
+        self._drafter_events = KvFollower(self._drafters, self._drafter_stream)
+
+    def refresh(self) -> None:
+        """Take notice of replicas that came and went. Cheap; done before every choice, and by whoever likes to."""
+        self._verifier_events.update(self.directory.verifiers())
+        self._drafter_events.update(self.directory.drafters())
+
+    def candidates(self, avoid_until: AvoidUntil) -> list[ReplicaRecord]:
         """Live verifiers without those that are to be avoided now."""
         now = self._clock()
-        return [one for one in self.directory.verifiers() if avoid_until.get(replica_key(one), now) <= now]
+        return [one for one in self.directory.verifiers() if avoid_until.get(key_of(one), now) <= now]
 
     async def verifier(
-        self, avoid_until: AvoidUntil, wait_s: float, fingerprint: str | None = None
-    ) -> ReplicaState | None:
-        """The best verifier. Waits up to `wait_s` for one, then takes one to be avoided; None when there is none.
+        self, request: RoutedRequest, avoid_until: AvoidUntil, wait_s: float, fingerprint: str | None = None
+    ) -> ReplicaRecord | None:
+        """The best verifier; `release` it. Waits up to `wait_s` for one, then takes one to be avoided; None: no one.
 
         `fingerprint`: only verifiers of this model will do; while a deployment is updated, two models are served.
         """
         give_up_at = self._clock() + wait_s
         while True:
-            candidates = self.candidates({} if self._clock() >= give_up_at else avoid_until)
-            fitting = [one for one in candidates if fingerprint in (None, one.record.model_fingerprint)]
-            chosen = choose_verifier(fitting, self._in_flight, self._rng)
-            if chosen is not None or self._clock() >= give_up_at:
-                return chosen
+            self.refresh()
+            now = self._clock()
+            last_try = now >= give_up_at
+
+            def usable(record: ReplicaRecord, now: float = now, last_try: bool = last_try) -> bool:
+                avoided = not last_try and avoid_until.get(key_of(record), now) > now
+                return not avoided and fingerprint in (None, record.model_fingerprint)
+
+            choice = self._verifiers.choose(request, usable)
+            if choice is not None:
+                self.decisions.record(request.request_id, choice.decision)
+                return choice.records[0]
+            if last_try:
+                return None
             await asyncio.sleep(POLL_S)
 
-    def drafters(self, tokenizer_hash: str, count: int) -> tuple[DrafterEndpoint, ...]:
-        """The best drafters for one answer, best first; none is legal."""
-        return rank_drafters(
-            self.directory.drafters(), self._in_flight, self._rng, tokenizer_hash=tokenizer_hash, count=count
-        )
+    async def any_verifier(self, wait_s: float) -> ReplicaRecord | None:
+        """Some live verifier, to be asked about the model; None when there is none after `wait_s`."""
+        give_up_at = self._clock() + wait_s
+        while not (verifiers := self.directory.verifiers()) and self._clock() < give_up_at:
+            await asyncio.sleep(POLL_S)
+        return verifiers[int(self._draw() * len(verifiers))] if verifiers else None
+
+    def drafters(self, request: RoutedRequest, tokenizer_hash: str, count: int) -> tuple[ReplicaRecord, ...]:
+        """The best drafters for one answer, best first; none is legal. `release` the first."""
+        self.refresh()
+        choice = self._drafters.choose(request, lambda record: record.tokenizer_hash == tokenizer_hash, count)
+        if choice is None:
+            return ()
+        self.decisions.record(request.request_id, choice.decision)
+        return choice.records
 
     @contextmanager
-    def occupied(self, verifier: ReplicaState, drafters: tuple[DrafterEndpoint, ...]) -> Iterator[None]:
-        """Count an answer on its verifier and on its first drafter, which is the one that is used."""
-        names = [verifier.record.replica_id, *(one.drafter_id for one in drafters[:1])]
-        self._in_flight.update(names)
-        self._streams[verifier.record.address] += 1
+    def occupied(self, verifier: ReplicaRecord, drafters: tuple[ReplicaRecord, ...]) -> Iterator[None]:
+        """As long as the answer runs on what was chosen for it; the first drafter is the one that is used."""
         try:
-            yield
+            with self._channels.in_use(verifier.address):
+                yield
         finally:
-            self._in_flight.subtract(names)
-            self._in_flight = +self._in_flight  # drops zeros
-            self._streams[verifier.record.address] -= 1
+            self._verifiers.release(verifier)
+            for drafter in drafters[:1]:
+                self._drafters.release(drafter)
 
-    @property
-    def in_flight(self) -> Mapping[str, int]:
-        """Answers of this gateway by replica id; replicas without any are absent."""
-        return self._in_flight
+    def load(self, record: ReplicaRecord) -> ReplicaLoad:
+        """As it was reported last; zeros while nothing was."""
+        pool = self._verifiers if record.role == "verifier" else self._drafters
+        return pool.load(key_of(record))
 
-    def stub(self, verifier: ReplicaState) -> "verifier_pb2_grpc.VerifierServiceAsyncStub":
+    def explain(self, request_id: str) -> list[Decision]:
+        """Choices of this gateway for the request, in order of time; [] when it has none."""
+        return self.decisions.of(request_id)
+
+    def stub(self, verifier: ReplicaRecord) -> "verifier_pb2_grpc.VerifierServiceAsyncStub":
         """Client of a verifier, over the one channel to its address."""
-        address = verifier.record.address
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = self._channels[address] = open_channel(address, self._options)
-        return verifier_pb2_grpc.VerifierServiceStub(channel)
+        return verifier_pb2_grpc.VerifierServiceStub(self._channels.to(verifier.address))
 
     async def forget_gone(self) -> None:
-        """Close channels to addresses where no verifier is announced any more; a draining one may still send to us."""
-        announced = {one.record.address for one in self.directory.verifiers()}
-        for address in [one for one in self._channels if one not in announced and not self._streams[one]]:
-            del self._streams[address]
-            await self._channels.pop(address).close(None)
+        """Close connections to replicas that are not announced any more."""
+        announced = (*self.directory.verifiers(), *self.directory.drafters())
+        await self._channels.keep({one.address for one in announced})
 
     async def close(self) -> None:
-        """Close all channels, which ends what still runs on them."""
-        channels, self._channels = list(self._channels.values()), {}
-        for channel in channels:
-            await channel.close(None)
+        """Follow nobody, close all connections, which ends what still runs on them."""
+        await self._verifier_events.close()
+        await self._drafter_events.close()
+        await self._channels.close()
+
+    def _verifier_stream(
+        self, record: ReplicaRecord, request: pb.KvEventsRequest
+    ) -> "grpc.aio.UnaryStreamCall[pb.KvEventsRequest, pb.KvEventsResponse]":
+        return self.stub(record).KvEvents(request)
+
+    def _drafter_stream(
+        self, record: ReplicaRecord, request: pb.KvEventsRequest
+    ) -> "grpc.aio.UnaryStreamCall[pb.KvEventsRequest, pb.KvEventsResponse]":
+        stub: draft_pb2_grpc.DraftServiceAsyncStub = draft_pb2_grpc.DraftServiceStub(self._channels.to(record.address))
+        return stub.KvEvents(request)

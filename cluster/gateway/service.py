@@ -12,11 +12,14 @@ from outrider.v1 import verifier_pb2
 from cluster.config.gateway import GatewayConfig
 from cluster.gateway.admission import AdmittedRequest, admit, check_message, check_model
 from cluster.gateway.answer import Answer, AnswerContext
-from cluster.gateway.directory import ReplicaDirectory, ReplicaState
+from cluster.gateway.explanation import decision_to_wire
 from cluster.gateway.merge import merged
 from cluster.gateway.model_info import ModelInfo
 from cluster.gateway.progress import AnswerProgress
 from cluster.gateway.replica_pool import ReplicaPool
+from cluster.router.directory import ReplicaDirectory
+from cluster.router.load import ReplicaLoad
+from cluster.router.membership import ReplicaRecord
 from workers.core.errors import IncompatibleError, InvalidRequestError, OverloadedError, UnavailableError
 from workers.core.seeds import derive_seed
 from workers.rpc.channels import RpcOptions
@@ -52,7 +55,7 @@ class GatewayService:
         self._version = version
         self._clock = clock
         self._rng = rng
-        self._pool = ReplicaPool(directory, clock=clock, rng=rng, options=options)
+        self._pool = ReplicaPool(directory, config.routing, clock=clock, rng=rng, options=options)
         self._model: ModelInfo | None = None
         self._active = 0
 
@@ -97,22 +100,28 @@ class GatewayService:
     async def get_server_info(self, message: pb.GetServerInfoRequest) -> pb.GetServerInfoResponse:
         """Verifiers are asked for their load; one that does not answer is shown with what is known of it."""
         verifiers = await asyncio.gather(*(self._verifier_info(one) for one in self._directory.verifiers()))
-        drafters = [_replica_info(one) for one in self._directory.drafters()]
+        drafters = [_replica_info(one, self._pool.load(one)) for one in self._directory.drafters()]
         return pb.GetServerInfoResponse(version=self._version, replicas=[*verifiers, *drafters])
+
+    def explain_routing(self, request_id: str) -> list[pb.RoutingDecision]:
+        """Choices of this gateway for the request; [] when it knows of none."""
+        return [decision_to_wire(decision) for decision in self._pool.explain(request_id)]
+
+    def refresh(self) -> None:
+        """Take notice of replicas that came and went, so that the first request finds their caches known."""
+        self._pool.refresh()
 
     async def model(self) -> ModelInfo:
         """The served model, asked of a verifier at the first call; `UnavailableError` while there is none."""
         if self._model is not None:
             return self._model
-        verifier = await self._pool.verifier({}, self._config.replica_wait_ms / 1e3)
+        verifier = await self._pool.any_verifier(self._config.replica_wait_ms / 1e3)
         if verifier is None:
             raise UnavailableError("no verifier is available yet; try again later")
         try:
             info = await self._ask(verifier)
         except grpc.aio.AioRpcError as error:
-            raise UnavailableError(
-                f"verifier {verifier.record.replica_id} does not answer: {error.code().name}"
-            ) from error
+            raise UnavailableError(f"verifier {verifier.replica_id} does not answer: {error.code().name}") from error
         if info.tokenizer_hash != self._tokenizer.tokenizer_hash:
             raise IncompatibleError(
                 f"the gateway's tokenizer ({self._tokenizer.tokenizer_hash}) is not that of the target model "
@@ -161,11 +170,11 @@ class GatewayService:
         allowed = "text, chat or tokens" if isinstance(message, pb.GenerateRequest) else "text or chat"
         raise InvalidRequestError(f"prompt: none is given; one of {allowed} is needed")
 
-    async def _ask(self, verifier: ReplicaState) -> verifier_pb2.VerifierGetInfoResponse:
+    async def _ask(self, verifier: ReplicaRecord) -> verifier_pb2.VerifierGetInfoResponse:
         return await self._pool.stub(verifier).GetInfo(verifier_pb2.VerifierGetInfoRequest(), timeout=INFO_TIMEOUT_S)
 
-    async def _verifier_info(self, verifier: ReplicaState) -> pb.ReplicaInfo:
-        shown = _replica_info(verifier)
+    async def _verifier_info(self, verifier: ReplicaRecord) -> pb.ReplicaInfo:
+        shown = _replica_info(verifier, self._pool.load(verifier))
         try:
             info = await self._ask(verifier)
         except grpc.aio.AioRpcError:
@@ -181,8 +190,7 @@ async def _beside_loop_if_long(length: int, encode: Callable[[], list[int]]) -> 
     return await asyncio.to_thread(encode) if length > LONG_PROMPT else encode()
 
 
-def _replica_info(state: ReplicaState) -> pb.ReplicaInfo:
-    record, load = state.record, state.load
+def _replica_info(record: ReplicaRecord, load: ReplicaLoad) -> pb.ReplicaInfo:
     return pb.ReplicaInfo(
         role=record.role,
         replica_id=record.replica_id,

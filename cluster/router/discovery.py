@@ -19,8 +19,7 @@ class DiscoveryRouter(FIFOMixin, RequestRouter):  # type: ignore[misc]  # ray sh
     def update_replicas(self, replicas: list[RunningReplica]) -> None:
         super().update_replicas(replicas)
         deployment = self._deployment_id
-        reported = [(one.replica_metadata, one.routing_stats) for one in replicas]
-        membership.MEMBERSHIP.publish(deployment.app_name, deployment.name, reported)
+        membership.MEMBERSHIP.publish(deployment.app_name, deployment.name, [one.replica_metadata for one in replicas])
 
     async def choose_replicas(
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None

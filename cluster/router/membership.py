@@ -14,7 +14,6 @@ from typing import Any, Literal
 __all__ = ["MEMBERSHIP", "Membership", "ReplicaRecord", "Role"]
 
 Role = Literal["verifier", "drafter"]
-Stats = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,7 @@ class ReplicaRecord:
     model: str
     model_fingerprint: str
     tokenizer_hash: str
+    kv_block_size: int
 
     def to_metadata(self) -> dict[str, Any]:
         """JSON-serialisable form for `record_replica_metadata`."""
@@ -47,17 +47,16 @@ class Membership:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._records: dict[tuple[str, str], tuple[tuple[ReplicaRecord, Stats], ...]] = {}
+        self._records: dict[tuple[str, str], tuple[ReplicaRecord, ...]] = {}
 
-    def publish(self, application: str, deployment: str, replicas: Iterable[tuple[Mapping[str, Any], Stats]]) -> None:
-        """Replace what is known of one deployment: metadata and routing statistics of each live replica."""
-        found = [(ReplicaRecord.from_metadata(metadata), dict(stats)) for metadata, stats in replicas]
-        known = [(record, stats) for record, stats in found if record is not None]
-        known.sort(key=lambda pair: pair[0].replica_id)
+    def publish(self, application: str, deployment: str, metadata: Iterable[Mapping[str, Any]]) -> None:
+        """Replace what is known of one deployment: the metadata of each live replica."""
+        found = [record for one in metadata if (record := ReplicaRecord.from_metadata(one)) is not None]
+        found.sort(key=lambda record: record.replica_id)
         with self._lock:
-            self._records[application, deployment] = tuple(known)
+            self._records[application, deployment] = tuple(found)
 
-    def records(self, application: str, deployment: str) -> tuple[tuple[ReplicaRecord, Stats], ...]:
+    def records(self, application: str, deployment: str) -> tuple[ReplicaRecord, ...]:
         """Live replicas of one deployment, in order of replica id; empty while nothing is known."""
         with self._lock:
             return self._records.get((application, deployment), ())

@@ -8,7 +8,6 @@ from typing import Any, Self
 import grpc
 from outrider.v1 import verifier_pb2, verifier_pb2_grpc
 
-from cluster.gateway.directory import ReplicaState
 from cluster.router.membership import ReplicaRecord
 from workers.core.errors import OutriderError
 from workers.core.proposal import TreeBudget
@@ -63,6 +62,9 @@ class FakeVerifier(verifier_pb2_grpc.VerifierServiceServicer):
     running: int = 0
     cancelled: int = 0
     incarnation: int = 1
+    load: verifier_pb2.ReplicaLoad = field(
+        default_factory=lambda: verifier_pb2.ReplicaLoad(total_kv_blocks=100, free_kv_blocks=99, max_running_requests=8)
+    )
 
     async def __aenter__(self) -> Self:
         self._server: RunningServer = await start_server(
@@ -78,8 +80,8 @@ class FakeVerifier(verifier_pb2_grpc.VerifierServiceServicer):
         await self._server.stop(None)
 
     @property
-    def state(self) -> ReplicaState:
-        record = ReplicaRecord(
+    def record(self) -> ReplicaRecord:
+        return ReplicaRecord(
             role="verifier",
             replica_id=self.replica_id,
             address=self._server.address,
@@ -87,8 +89,8 @@ class FakeVerifier(verifier_pb2_grpc.VerifierServiceServicer):
             model="fake",
             model_fingerprint="fake",
             tokenizer_hash=self.tokenizer.tokenizer_hash,
+            kv_block_size=16,
         )
-        return ReplicaState(record)
 
     async def Generate(
         self, request: verifier_pb2.VerifierGenerateRequest, context: grpc.aio.ServicerContext[Any, Any]
@@ -143,7 +145,7 @@ class FakeVerifier(verifier_pb2_grpc.VerifierServiceServicer):
         self, request: verifier_pb2.KvEventsRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[verifier_pb2.KvEventsResponse]:
         """An empty cache that never changes."""
-        yield verifier_pb2.KvEventsResponse(incarnation=self.incarnation, sequence_number=0, cleared=True)
+        yield verifier_pb2.KvEventsResponse(incarnation=self.incarnation, cleared=True, load=self.load)
         await asyncio.Event().wait()
 
     def _steps(self, request: GenerationRequest) -> list[StepOutput]:
@@ -189,14 +191,14 @@ class FakeVerifier(verifier_pb2_grpc.VerifierServiceServicer):
 class FakeDirectory:
     """A `ReplicaDirectory` that a test fills in."""
 
-    verifier_states: list[ReplicaState] = field(default_factory=list)
-    drafter_states: list[ReplicaState] = field(default_factory=list)
+    verifier_records: list[ReplicaRecord] = field(default_factory=list)
+    drafter_records: list[ReplicaRecord] = field(default_factory=list)
 
-    def verifiers(self) -> Sequence[ReplicaState]:
-        return self.verifier_states
+    def verifiers(self) -> Sequence[ReplicaRecord]:
+        return self.verifier_records
 
-    def drafters(self) -> Sequence[ReplicaState]:
-        return self.drafter_states
+    def drafters(self) -> Sequence[ReplicaRecord]:
+        return self.drafter_records
 
 
 async def _fail(fault: Fault, context: grpc.aio.ServicerContext[Any, Any]) -> None:

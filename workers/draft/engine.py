@@ -12,10 +12,11 @@ from typing import Protocol
 
 from workers.attention.forward_context import SequenceChunk
 from workers.core.errors import UnavailableError
+from workers.core.throughput import Throughput
 from workers.draft.chunks import Feed, Work
 from workers.draft.messages import FrameIn, SessionErrorCode, Sink
 from workers.draft.planner import plan_step
-from workers.draft.session import SessionLimits
+from workers.draft.session import SessionKey, SessionLimits
 from workers.draft.sessions import DraftCounters, DraftModelInfo, SessionBook
 from workers.kvcache.events import KvEventLog
 from workers.kvcache.manager import KvCacheManager
@@ -25,6 +26,9 @@ from workers.runner.model_runner import ChunkOutput
 __all__ = ["DraftEngine", "Runner"]
 
 logger = logging.getLogger(__name__)
+
+PREFILL_TOKENS = 16  # of a forward that shows how fast prompts are computed; with fewer it shows what a forward costs
+SPARE_KEYS = 64
 
 
 class Runner(Protocol):
@@ -68,6 +72,9 @@ class DraftEngine:
         self._clock = clock
         self._inbox: queue.SimpleQueue[FrameIn | None] = queue.SimpleQueue()
         self._busy_since: float | None = None
+        self._prefill = Throughput()
+        self._responses = Throughput()
+        self._asked_at: dict[SessionKey, float] = {}  # commits that are to be answered
         self._failure: BaseException | None = None
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="draft-engine", daemon=True)
@@ -85,6 +92,23 @@ class DraftEngine:
     @property
     def num_sessions(self) -> int:
         return len(self._book.sessions)
+
+    @property
+    def num_waiting_tokens(self) -> int:
+        """Committed tokens of all sessions that a prefill is still to compute."""
+        missing = (one.base_len - one.table.num_computed for one in list(self._book.sessions.values()))
+        return sum(tokens for tokens in missing if tokens > 1)
+
+    @property
+    def prefill_tokens_per_s(self) -> float:
+        """Measured in forwards that are mostly prefill; 0 before the first."""
+        return self._prefill.per_second
+
+    @property
+    def response_ms(self) -> float:
+        """Mean time from a commit to its proposal, of those that needed a forward; 0 before the first."""
+        rate = self._responses.per_second
+        return 1e3 / rate if rate else 0.0
 
     @property
     def num_pruned_trees(self) -> int:
@@ -122,6 +146,8 @@ class DraftEngine:
     def handle(self, frame: FrameIn) -> None:
         """Take in one frame."""
         self._book.apply(frame)
+        now = self._clock()
+        self._asked_at.update((SessionKey(frame.stream, one.session_id), now) for one in frame.commits)
 
     def step(self) -> bool:
         """One iteration: at most one forward. False when there was nothing to do."""
@@ -149,8 +175,12 @@ class DraftEngine:
             session.check_invariants()
 
     def _forward(self, works: Sequence[Work]) -> None:
+        started = self._clock()
         outputs = self._runner.forward([work.chunk() for work in works])
         self.counters.forwards += 1
+        fed = sum(work.count for work in works if isinstance(work, Feed) and work.count > 1)
+        if fed >= PREFILL_TOKENS:
+            self._prefill.record(fed, (self._clock() - started) * 1e3)
         for work, output in zip(works, outputs, strict=True):
             if isinstance(work, Feed):
                 self.counters.fed_tokens += work.count
@@ -159,9 +189,15 @@ class DraftEngine:
             work.absorb(output.logits, self.manager)
 
     def _emit_ready(self) -> None:
+        now = self._clock()
         for session in self._book.sessions.values():
             if session.ready(self._limits):
                 self._book.emit(session)
+                asked_at = self._asked_at.pop(session.key, None)
+                if asked_at is not None:
+                    self._responses.record(1, (now - asked_at) * 1e3)
+        if len(self._asked_at) > 2 * len(self._book.sessions) + SPARE_KEYS:  # of sessions that have ended
+            self._asked_at = {key: at for key, at in self._asked_at.items() if key in self._book.sessions}
 
     def _flush(self) -> None:
         for stream, frame in self._book.take_outbox().items():

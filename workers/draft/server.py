@@ -87,7 +87,8 @@ class DraftServer:
     def info(self) -> dict[str, object]:
         """Small, JSON-able description for discovery."""
         identity = dataclasses.asdict(self.identity)
-        return {"role": "drafter", "id": identity.pop("drafter_id"), **identity}
+        block_size = self.engine.manager.block_size
+        return {"role": "drafter", "id": identity.pop("drafter_id"), "kv_block_size": block_size, **identity}
 
     def _build_engine(self, config: DrafterConfig, loaded: LoadedModel) -> DraftEngine:
         storage, manager = allocate_kv(loaded, config.kv_cache)

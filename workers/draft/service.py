@@ -19,7 +19,7 @@ from workers.rpc.kv_events import kv_events_to_wire
 
 __all__ = ["DraftService"]
 
-LOAD_REPORT_S = 1.0  # KvEvents subscribers hear of the load at least this often
+LOAD_REPORT_S = 0.5  # KvEvents subscribers hear of the load at least this often
 HELLO_TIMEOUT_S = 10.0
 MAX_BACKLOG = 256  # frames that wait for the engine; beyond it streams are not read, and gRPC holds the sender back
 BACKLOG_POLL_S = 0.002
@@ -56,8 +56,8 @@ class DraftService(draft_pb2_grpc.DraftServiceServicer):
     async def KvEvents(
         self, request: verifier_pb2.KvEventsRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[verifier_pb2.KvEventsResponse]:
-        """A snapshot of the prefix cache, then its changes; the load with each message."""
-        with self._events.subscribe() as subscription:
+        """A snapshot of the prefix cache or what came after the given number, then changes; with them, the load."""
+        with self._events.subscribe(request.incarnation, request.after_sequence_number) as subscription:
             while (batch := await subscription.receive(LOAD_REPORT_S)) is not None:
                 yield kv_events_to_wire(batch, self._load())
 
@@ -103,4 +103,8 @@ class DraftService(draft_pb2_grpc.DraftServiceServicer):
             waiting_requests=self._engine.backlog,
             total_kv_blocks=self._engine.manager.num_blocks,
             free_kv_blocks=self._engine.manager.num_free_blocks,
+            waiting_tokens=self._engine.num_waiting_tokens,
+            prefill_tokens_per_s=self._engine.prefill_tokens_per_s,
+            max_running_requests=self._identity.max_sessions,
+            response_ms=self._engine.response_ms,
         )

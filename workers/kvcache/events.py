@@ -1,19 +1,21 @@
 """KV events: what the prefix cache gained and lost, for subscribers in other processes.
 
-The engine's thread publishes; each subscriber consumes in its asyncio loop. Changes that a subscriber has not yet
-fetched are merged, so that its backlog is bounded by the cache itself; past `max_backlog` the backlog is dropped and
-a fresh snapshot takes its place. A new subscriber starts in that very state.
+The engine's thread publishes; each subscriber consumes in its asyncio loop. All share one bounded history of changes: a
+subscriber that is further back than it reaches (also a new one) gets a snapshot, any other the net change since the
+number that it has, also when it comes back after its stream broke.
 """
 
 import asyncio
 import threading
+from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from types import TracebackType
 from typing import Self
 
 __all__ = ["ChangeSet", "KvCacheEvents", "KvEventBatch", "KvEventLog", "KvEventSubscription"]
 
-DEFAULT_MAX_BACKLOG = 65_536
+DEFAULT_MAX_HISTORY = 65_536
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,19 @@ class KvCacheEvents:
     def __bool__(self) -> bool:
         return bool(self.cleared or self.stored or self.removed)
 
+    def __len__(self) -> int:
+        return len(self.stored) + len(self.removed) + self.cleared
+
 
 @dataclass(frozen=True)
 class KvEventBatch:
-    """One message to a subscriber. Sequence numbers of a subscription are 0, 1, 2, … without gaps."""
+    """One message to a subscriber: all changes after number `previous` up to `sequence_number`, or a snapshot.
+
+    The log counts its changes 1, 2, 3, …; a batch without events says that there are none after `previous`.
+    """
 
     incarnation: int
+    previous: int
     sequence_number: int
     events: KvCacheEvents
 
@@ -83,15 +92,19 @@ class ChangeSet:
 
 
 class KvEventLog:
-    """The matchable blocks of one cache, and its subscribers. All methods may be called from any thread."""
+    """The matchable blocks of one cache, and its latest changes. All methods may be called from any thread."""
 
-    def __init__(self, incarnation: int, *, max_backlog: int = DEFAULT_MAX_BACKLOG) -> None:
-        if max_backlog < 1:
-            raise ValueError(f"max_backlog must be at least 1, not {max_backlog}")
+    def __init__(self, incarnation: int, *, max_history: int = DEFAULT_MAX_HISTORY) -> None:
+        """`max_history`: block changes that are remembered at most."""
+        if max_history < 1:
+            raise ValueError(f"max_history must be at least 1, not {max_history}")
         self.incarnation = incarnation
-        self.max_backlog = max_backlog
+        self._max_history = max_history
         self._lock = threading.Lock()
         self._blocks: dict[int, None] = {}
+        self._number = 0  # of the latest change
+        self._history: deque[KvCacheEvents] = deque()  # the latest changes, the last of them is number `_number`
+        self._history_size = 0
         self._subscriptions: set[KvEventSubscription] = set()
         self._closed = False
 
@@ -109,11 +122,20 @@ class KvEventLog:
             for block_hash in events.removed:
                 self._blocks.pop(block_hash, None)
             self._blocks.update(dict.fromkeys(events.stored))
-            self._notify(events)
+            self._number += 1
+            self._history.append(events)
+            self._history_size += len(events)
+            while self._history_size > self._max_history:
+                self._history_size -= len(self._history.popleft())
+            self._wake_all()
 
-    def subscribe(self) -> "KvEventSubscription":
-        """A subscription for the running asyncio loop; leave its `with` block (or `close` it) to end it."""
-        subscription = KvEventSubscription(self, asyncio.get_running_loop())
+    def subscribe(self, incarnation: int = 0, after: int = 0) -> "KvEventSubscription":
+        """A subscription for the running asyncio loop; leave its `with` block (or `close` it) to end it.
+
+        `incarnation`, `after`: what the subscriber has already (of this log, or of one that is gone).
+        """
+        position = after if incarnation == self.incarnation and after > 0 else None
+        subscription = KvEventSubscription(self, asyncio.get_running_loop(), position)
         with self._lock:
             if self._closed:
                 subscription._closed = True
@@ -127,33 +149,40 @@ class KvEventLog:
             self._closed = True
             for subscription in self._subscriptions:
                 subscription._closed = True
-            self._notify(KvCacheEvents())
+            self._wake_all()
             self._subscriptions.clear()
 
-    def _notify(self, events: KvCacheEvents) -> None:
-        dead = [s for s in self._subscriptions if not s._offer(events)]
-        self._subscriptions.difference_update(dead)
+    def _wake_all(self) -> None:
+        self._subscriptions = {one for one in self._subscriptions if one._notify()}
 
-    def _snapshot(self) -> KvCacheEvents:
-        return KvCacheEvents(stored=tuple(self._blocks), cleared=True)
+    def _since(self, position: int | None) -> KvEventBatch:
+        """All after `position`; a snapshot for None, and where that is not remembered."""
+        with self._lock:
+            number = self._number
+            missing = -1 if position is None else number - position
+            if position is None or not 0 <= missing <= len(self._history):
+                return KvEventBatch(self.incarnation, 0, number, KvCacheEvents(tuple(self._blocks), cleared=True))
+            latest = list(islice(reversed(self._history), missing))
+        changes = ChangeSet()
+        for events in reversed(latest):
+            changes.merge(events)
+        return KvEventBatch(self.incarnation, position, number, changes.take())
 
     def _forget(self, subscription: "KvEventSubscription") -> None:
         with self._lock:
-            subscription._closed = True
-            subscription._backlog = ChangeSet()
             self._subscriptions.discard(subscription)
 
 
 class KvEventSubscription:
     """One subscriber: an async iterator for one task. Cancelling a wait loses nothing."""
 
-    def __init__(self, log: KvEventLog, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, log: KvEventLog, loop: asyncio.AbstractEventLoop, position: int | None) -> None:
         self._log = log
         self._loop = loop
         self._wake = asyncio.Event()
-        self._backlog: ChangeSet | None = None  # None = a snapshot is due
-        self._closed = False
-        self._next_number = 0
+        self._position = position  # number of the latest change that it has; None = a snapshot is due
+        self._closed = False  # the log is
+        self._left = False
 
     def __enter__(self) -> Self:
         return self
@@ -166,6 +195,7 @@ class KvEventSubscription:
     def close(self) -> None:
         """Stop receiving: a waiting `receive` returns None. To be called in the subscriber's loop."""
         self._log._forget(self)
+        self._left = True
         self._wake.set()
 
     def __aiter__(self) -> Self:
@@ -183,33 +213,24 @@ class KvEventSubscription:
             async with asyncio.timeout(timeout_s):
                 while True:
                     self._wake.clear()  # before looking: a change after the look sets it again
-                    events = self._take()
-                    if events:
-                        return self._numbered(events)
-                    if self._closed:
+                    closed = self._closed
+                    if self._left:
+                        return None
+                    if self._position != self._log._number:
+                        return self._take()
+                    if closed:
                         return None
                     await self._wake.wait()
         except TimeoutError:
-            return self._numbered(KvCacheEvents())
+            return self._take()
 
-    def _numbered(self, events: KvCacheEvents) -> KvEventBatch:
-        batch = KvEventBatch(self._log.incarnation, self._next_number, events)
-        self._next_number += 1
+    def _take(self) -> KvEventBatch:
+        batch = self._log._since(self._position)
+        self._position = batch.sequence_number
         return batch
 
-    def _take(self) -> KvCacheEvents:
-        with self._log._lock:
-            if self._backlog is None:
-                self._backlog = ChangeSet()
-                return self._log._snapshot()
-            return self._backlog.take()
-
-    def _offer(self, events: KvCacheEvents) -> bool:
-        """Add to the backlog and wake the consumer; the log's lock is held. False when its loop is gone."""
-        if self._backlog is not None:
-            self._backlog.merge(events)
-            if len(self._backlog) > self._log.max_backlog:
-                self._backlog = None
+    def _notify(self) -> bool:
+        """Wake the consumer; False when its loop is gone."""
         try:
             self._loop.call_soon_threadsafe(self._wake.set)
         except RuntimeError:  # the loop is closed, nobody can be waiting

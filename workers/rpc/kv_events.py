@@ -10,6 +10,7 @@ __all__ = ["kv_events_to_wire"]
 def kv_events_to_wire(batch: KvEventBatch, load: verifier_pb2.ReplicaLoad) -> verifier_pb2.KvEventsResponse:
     return verifier_pb2.KvEventsResponse(
         incarnation=batch.incarnation,
+        previous_sequence_number=batch.previous,
         sequence_number=batch.sequence_number,
         cleared=batch.events.cleared,
         stored_block_hashes=batch.events.stored,

@@ -12,6 +12,7 @@ from itertools import count
 
 from workers.core.errors import OutriderError, OverloadedError, UnavailableError
 from workers.core.request import FinishReason, GenerationRequest, StepOutput, TokenLogprob
+from workers.core.throughput import Throughput
 from workers.kvcache.events import KvEventLog
 from workers.kvcache.manager import KvCacheManager
 from workers.sampling.request_sampler import RequestSampler
@@ -27,6 +28,8 @@ from workers.verifier.step import StepResult, VerifyStep
 __all__ = ["VerifierEngine"]
 
 logger = logging.getLogger(__name__)
+
+PREFILL_TOKENS = 16  # of a step that shows how fast prompts are computed; with fewer it shows what a step costs
 
 Clock = Callable[[], float]
 """Monotonic seconds."""
@@ -58,6 +61,7 @@ class VerifierEngine:
         self._max_waiting = max_waiting
         self._clock = clock
         self._cycle_started: float | None = None  # end of the step before, unless there was a break
+        self._prefill = Throughput()
         self._keys = count(1)
         self._inbox: deque[RequestState] = deque()
         self._states: dict[int, RequestState] = {}
@@ -126,6 +130,21 @@ class VerifierEngine:
         return len(self._scheduler.waiting) + len(self._inbox)
 
     @property
+    def num_waiting_tokens(self) -> int:
+        """Committed tokens of all requests that a prefill is still to compute."""
+        states = [*list(self._scheduler.running), *list(self._scheduler.waiting), *list(self._inbox)]
+        return sum(state.num_uncomputed for state in states if state.num_uncomputed > 1)
+
+    @property
+    def prefill_tokens_per_s(self) -> float:
+        """Measured in steps that are mostly prefill; 0 before the first."""
+        return self._prefill.per_second
+
+    @property
+    def max_running(self) -> int:
+        return self._scheduler.max_running
+
+    @property
     def num_free_blocks(self) -> int:
         return self._kv_cache.num_free_blocks
 
@@ -171,8 +190,11 @@ class VerifierEngine:
         proposals = self._speculation.gather(self._scheduler.running)
         scheduled = self._scheduler.schedule(proposals)
         if scheduled:
+            prompt_tokens = sum(item.num_tokens for item in scheduled if item.num_tokens > 1)
             results = self._step.run(scheduled)
             self._cycle_started = self._clock()
+            if prompt_tokens >= PREFILL_TOKENS:
+                self._prefill.record(prompt_tokens, (self._cycle_started - started) * 1e3)
             self._speculation.record(scheduled, results, (self._cycle_started - started) * 1e3)
             self._publish(results)
         self._speculation.flush()

@@ -28,6 +28,9 @@ class VerifierInfo:
             waiting_requests=engine.num_waiting,
             total_kv_blocks=self.config.kv_cache.num_blocks,
             free_kv_blocks=engine.num_free_blocks,
+            waiting_tokens=engine.num_waiting_tokens,
+            prefill_tokens_per_s=engine.prefill_tokens_per_s,
+            max_running_requests=engine.max_running,
         )
 
     def to_wire(self, engine: VerifierEngine) -> verifier_pb2.VerifierGetInfoResponse:

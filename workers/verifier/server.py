@@ -77,6 +77,7 @@ class VerifierServer:
             "tokenizer_hash": self._info.loaded.tokenizer_hash,
             "vocab_size": self._info.loaded.vocab_size,
             "context_length": self._info.context_length,
+            "kv_block_size": self._info.config.kv_cache.block_size,
         }
 
 

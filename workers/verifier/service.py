@@ -17,7 +17,7 @@ from workers.verifier.info import VerifierInfo
 
 __all__ = ["VerifierService"]
 
-LOAD_REPORT_S = 1.0  # KvEvents subscribers hear of the load at least this often
+LOAD_REPORT_S = 0.5  # KvEvents subscribers hear of the load at least this often
 
 
 class _QueueSink:
@@ -83,7 +83,7 @@ class VerifierService(verifier_pb2_grpc.VerifierServiceServicer):
     async def KvEvents(
         self, request: verifier_pb2.KvEventsRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[verifier_pb2.KvEventsResponse]:
-        """A snapshot of the prefix cache, then its changes; the load with each message."""
-        with self._engine.events.subscribe() as subscription:
+        """A snapshot of the prefix cache or what came after the given number, then changes; with them, the load."""
+        with self._engine.events.subscribe(request.incarnation, request.after_sequence_number) as subscription:
             while (batch := await subscription.receive(LOAD_REPORT_S)) is not None:
                 yield kv_events_to_wire(batch, self._info.load(self._engine))

@@ -160,6 +160,26 @@ class FakeServer(GenerationServiceServicer):
         verifier = generation_pb2.ReplicaInfo(role="verifier", replica_id="fake-0", address=self.target, incarnation=1)
         return generation_pb2.GetServerInfoResponse(version="fake", replicas=[verifier])
 
+    def ExplainRouting(
+        self, request: generation_pb2.ExplainRoutingRequest, context: Any
+    ) -> generation_pb2.ExplainRoutingResponse:
+        self._fail_unary(context)
+        known = [one for one in self.requests if one.request_id == request.request_id]
+        if not known:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"NotFoundError: no request {request.request_id!r}")
+        candidate = generation_pb2.RoutingCandidate(
+            replica_id="fake-0", cost=1.0, terms=[generation_pb2.RoutingTerm(name="load", cost=1.0)]
+        )
+        decision = generation_pb2.RoutingDecision(
+            pool="verifier",
+            policy="kv_aware",
+            prompt_tokens=len(prompt_token_ids(known[0])),
+            num_replicas=1,
+            num_chosen=1,
+            candidates=[candidate],
+        )
+        return generation_pb2.ExplainRoutingResponse(decisions=[decision])
+
     def _answer(
         self,
         request: generation_pb2.GenerateRequest,

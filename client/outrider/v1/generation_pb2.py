@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from outrider.v1 import common_pb2 as outrider_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1coutrider/v1/generation.proto\x12\x0boutrider.v1\x1a\x18outrider/v1/common.proto\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\":\n\x0c\x43hatMessages\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.outrider.v1.ChatMessage\"\x1d\n\x08TokenIds\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\"\xd9\x02\n\x0fGenerateRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x12)\n\x04\x63hat\x18\x04 \x01(\x0b\x32\x19.outrider.v1.ChatMessagesH\x00\x12\'\n\x06tokens\x18\x05 \x01(\x0b\x32\x15.outrider.v1.TokenIdsH\x00\x12-\n\x08sampling\x18\x06 \x01(\x0b\x32\x1b.outrider.v1.SamplingParams\x12\x33\n\x0bspeculation\x18\x07 \x01(\x0b\x32\x1e.outrider.v1.SpeculationParams\x12\x12\n\ncache_salt\x18\x08 \x01(\t\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\t \x01(\r\x12(\n\x06resume\x18\n \x03(\x0b\x32\x18.outrider.v1.ResumePointB\x08\n\x06prompt\"V\n\x0bResumePoint\x12\r\n\x05index\x18\x01 \x01(\r\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12\x13\n\x0btext_length\x18\x03 \x01(\r\x12\x10\n\x08\x66inished\x18\x04 \x01(\x08\"\xb2\x01\n\x10GenerateResponse\x12\x31\n\x07started\x18\x01 \x01(\x0b\x32\x1e.outrider.v1.GenerationStartedH\x00\x12-\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x1c.outrider.v1.GenerationDeltaH\x00\x12\x33\n\x08\x66inished\x18\x03 \x01(\x0b\x32\x1f.outrider.v1.GenerationFinishedH\x00\x42\x07\n\x05\x65vent\"[\n\x11GenerationStarted\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0c\n\x04seed\x18\x03 \x01(\x04\x12\x15\n\rprompt_tokens\x18\x04 \x01(\r\"n\n\x0fGenerationDelta\x12\r\n\x05index\x18\x01 \x01(\r\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12\x0c\n\x04text\x18\x03 \x01(\t\x12+\n\x08logprobs\x18\x04 \x03(\x0b\x32\x19.outrider.v1.TokenLogprob\"\x97\x01\n\x12GenerationFinished\x12\r\n\x05index\x18\x01 \x01(\r\x12\x30\n\rfinish_reason\x18\x02 \x01(\x0e\x32\x19.outrider.v1.FinishReason\x12\x13\n\x0bstop_string\x18\x03 \x01(\t\x12+\n\x05stats\x18\x04 \x01(\x0b\x32\x1c.outrider.v1.GenerationStats\"Y\n\x12\x43ountTokensRequest\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12)\n\x04\x63hat\x18\x02 \x01(\x0b\x32\x19.outrider.v1.ChatMessagesH\x00\x42\x08\n\x06prompt\"?\n\x13\x43ountTokensResponse\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\"\x15\n\x13GetModelInfoRequest\"\xb7\x02\n\x14GetModelInfoResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x16\n\x0etokenizer_hash\x18\x03 \x01(\t\x12\x12\n\nvocab_size\x18\x04 \x01(\r\x12\x16\n\x0e\x63ontext_length\x18\x05 \x01(\r\x12\r\n\x05\x64type\x18\x06 \x01(\t\x12\x33\n\x0c\x64\x65\x66\x61ult_rule\x18\x07 \x01(\x0e\x32\x1d.outrider.v1.VerificationRule\x12\x34\n\rallowed_rules\x18\x08 \x03(\x0e\x32\x1d.outrider.v1.VerificationRule\x12\x11\n\tmax_depth\x18\t \x01(\r\x12\x11\n\tmax_width\x18\n \x01(\r\x12\x11\n\tmax_nodes\x18\x0b \x01(\r\"\x16\n\x14GetServerInfoRequest\"T\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12*\n\x08replicas\x18\x02 \x03(\x0b\x32\x18.outrider.v1.ReplicaInfo\"\xc9\x01\n\x0bReplicaInfo\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x12\n\nreplica_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x12\r\n\x05model\x18\x05 \x01(\t\x12\x18\n\x10running_requests\x18\x06 \x01(\r\x12\x18\n\x10waiting_requests\x18\x07 \x01(\r\x12\x17\n\x0ftotal_kv_blocks\x18\x08 \x01(\r\x12\x16\n\x0e\x66ree_kv_blocks\x18\t \x01(\r2\xdd\x02\n\x11GenerationService\x12I\n\x08Generate\x12\x1c.outrider.v1.GenerateRequest\x1a\x1d.outrider.v1.GenerateResponse0\x01\x12P\n\x0b\x43ountTokens\x12\x1f.outrider.v1.CountTokensRequest\x1a .outrider.v1.CountTokensResponse\x12S\n\x0cGetModelInfo\x12 .outrider.v1.GetModelInfoRequest\x1a!.outrider.v1.GetModelInfoResponse\x12V\n\rGetServerInfo\x12!.outrider.v1.GetServerInfoRequest\x1a\".outrider.v1.GetServerInfoResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1coutrider/v1/generation.proto\x12\x0boutrider.v1\x1a\x18outrider/v1/common.proto\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\":\n\x0c\x43hatMessages\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.outrider.v1.ChatMessage\"\x1d\n\x08TokenIds\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\"\xed\x02\n\x0fGenerateRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x12)\n\x04\x63hat\x18\x04 \x01(\x0b\x32\x19.outrider.v1.ChatMessagesH\x00\x12\'\n\x06tokens\x18\x05 \x01(\x0b\x32\x15.outrider.v1.TokenIdsH\x00\x12-\n\x08sampling\x18\x06 \x01(\x0b\x32\x1b.outrider.v1.SamplingParams\x12\x33\n\x0bspeculation\x18\x07 \x01(\x0b\x32\x1e.outrider.v1.SpeculationParams\x12\x12\n\ncache_salt\x18\x08 \x01(\t\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\t \x01(\r\x12(\n\x06resume\x18\n \x03(\x0b\x32\x18.outrider.v1.ResumePoint\x12\x12\n\nsession_id\x18\x0b \x01(\tB\x08\n\x06prompt\"V\n\x0bResumePoint\x12\r\n\x05index\x18\x01 \x01(\r\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12\x13\n\x0btext_length\x18\x03 \x01(\r\x12\x10\n\x08\x66inished\x18\x04 \x01(\x08\"\xb2\x01\n\x10GenerateResponse\x12\x31\n\x07started\x18\x01 \x01(\x0b\x32\x1e.outrider.v1.GenerationStartedH\x00\x12-\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x1c.outrider.v1.GenerationDeltaH\x00\x12\x33\n\x08\x66inished\x18\x03 \x01(\x0b\x32\x1f.outrider.v1.GenerationFinishedH\x00\x42\x07\n\x05\x65vent\"[\n\x11GenerationStarted\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0c\n\x04seed\x18\x03 \x01(\x04\x12\x15\n\rprompt_tokens\x18\x04 \x01(\r\"n\n\x0fGenerationDelta\x12\r\n\x05index\x18\x01 \x01(\r\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12\x0c\n\x04text\x18\x03 \x01(\t\x12+\n\x08logprobs\x18\x04 \x03(\x0b\x32\x19.outrider.v1.TokenLogprob\"\x97\x01\n\x12GenerationFinished\x12\r\n\x05index\x18\x01 \x01(\r\x12\x30\n\rfinish_reason\x18\x02 \x01(\x0e\x32\x19.outrider.v1.FinishReason\x12\x13\n\x0bstop_string\x18\x03 \x01(\t\x12+\n\x05stats\x18\x04 \x01(\x0b\x32\x1c.outrider.v1.GenerationStats\"Y\n\x12\x43ountTokensRequest\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12)\n\x04\x63hat\x18\x02 \x01(\x0b\x32\x19.outrider.v1.ChatMessagesH\x00\x42\x08\n\x06prompt\"?\n\x13\x43ountTokensResponse\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\"\x15\n\x13GetModelInfoRequest\"\xb7\x02\n\x14GetModelInfoResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x16\n\x0etokenizer_hash\x18\x03 \x01(\t\x12\x12\n\nvocab_size\x18\x04 \x01(\r\x12\x16\n\x0e\x63ontext_length\x18\x05 \x01(\r\x12\r\n\x05\x64type\x18\x06 \x01(\t\x12\x33\n\x0c\x64\x65\x66\x61ult_rule\x18\x07 \x01(\x0e\x32\x1d.outrider.v1.VerificationRule\x12\x34\n\rallowed_rules\x18\x08 \x03(\x0e\x32\x1d.outrider.v1.VerificationRule\x12\x11\n\tmax_depth\x18\t \x01(\r\x12\x11\n\tmax_width\x18\n \x01(\r\x12\x11\n\tmax_nodes\x18\x0b \x01(\r\"\x16\n\x14GetServerInfoRequest\"T\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12*\n\x08replicas\x18\x02 \x03(\x0b\x32\x18.outrider.v1.ReplicaInfo\"\xc9\x01\n\x0bReplicaInfo\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x12\n\nreplica_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x12\r\n\x05model\x18\x05 \x01(\t\x12\x18\n\x10running_requests\x18\x06 \x01(\r\x12\x18\n\x10waiting_requests\x18\x07 \x01(\r\x12\x17\n\x0ftotal_kv_blocks\x18\x08 \x01(\r\x12\x16\n\x0e\x66ree_kv_blocks\x18\t \x01(\r\"+\n\x15\x45xplainRoutingRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"I\n\x16\x45xplainRoutingResponse\x12/\n\tdecisions\x18\x01 \x03(\x0b\x32\x1c.outrider.v1.RoutingDecision\"\xc7\x01\n\x0fRoutingDecision\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04pool\x18\x02 \x01(\t\x12\x0e\n\x06policy\x18\x03 \x01(\t\x12\x15\n\rprompt_tokens\x18\x04 \x01(\r\x12\x14\n\x0cnum_replicas\x18\x05 \x01(\r\x12\x13\n\x0b\x64\x65\x63ision_ms\x18\x06 \x01(\x01\x12\x31\n\ncandidates\x18\x07 \x03(\x0b\x32\x1d.outrider.v1.RoutingCandidate\x12\x12\n\nnum_chosen\x18\x08 \x01(\r\"t\n\x10RoutingCandidate\x12\x12\n\nreplica_id\x18\x01 \x01(\t\x12\x15\n\rcached_tokens\x18\x02 \x01(\r\x12\x0c\n\x04\x63ost\x18\x03 \x01(\x01\x12\'\n\x05terms\x18\x04 \x03(\x0b\x32\x18.outrider.v1.RoutingTerm\")\n\x0bRoutingTerm\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x63ost\x18\x02 \x01(\x01\x32\xb8\x03\n\x11GenerationService\x12I\n\x08Generate\x12\x1c.outrider.v1.GenerateRequest\x1a\x1d.outrider.v1.GenerateResponse0\x01\x12P\n\x0b\x43ountTokens\x12\x1f.outrider.v1.CountTokensRequest\x1a .outrider.v1.CountTokensResponse\x12S\n\x0cGetModelInfo\x12 .outrider.v1.GetModelInfoRequest\x1a!.outrider.v1.GetModelInfoResponse\x12V\n\rGetServerInfo\x12!.outrider.v1.GetServerInfoRequest\x1a\".outrider.v1.GetServerInfoResponse\x12Y\n\x0e\x45xplainRouting\x12\".outrider.v1.ExplainRoutingRequest\x1a#.outrider.v1.ExplainRoutingResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,31 +39,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOKENIDS']._serialized_start=177
   _globals['_TOKENIDS']._serialized_end=206
   _globals['_GENERATEREQUEST']._serialized_start=209
-  _globals['_GENERATEREQUEST']._serialized_end=554
-  _globals['_RESUMEPOINT']._serialized_start=556
-  _globals['_RESUMEPOINT']._serialized_end=642
-  _globals['_GENERATERESPONSE']._serialized_start=645
-  _globals['_GENERATERESPONSE']._serialized_end=823
-  _globals['_GENERATIONSTARTED']._serialized_start=825
-  _globals['_GENERATIONSTARTED']._serialized_end=916
-  _globals['_GENERATIONDELTA']._serialized_start=918
-  _globals['_GENERATIONDELTA']._serialized_end=1028
-  _globals['_GENERATIONFINISHED']._serialized_start=1031
-  _globals['_GENERATIONFINISHED']._serialized_end=1182
-  _globals['_COUNTTOKENSREQUEST']._serialized_start=1184
-  _globals['_COUNTTOKENSREQUEST']._serialized_end=1273
-  _globals['_COUNTTOKENSRESPONSE']._serialized_start=1275
-  _globals['_COUNTTOKENSRESPONSE']._serialized_end=1338
-  _globals['_GETMODELINFOREQUEST']._serialized_start=1340
-  _globals['_GETMODELINFOREQUEST']._serialized_end=1361
-  _globals['_GETMODELINFORESPONSE']._serialized_start=1364
-  _globals['_GETMODELINFORESPONSE']._serialized_end=1675
-  _globals['_GETSERVERINFOREQUEST']._serialized_start=1677
-  _globals['_GETSERVERINFOREQUEST']._serialized_end=1699
-  _globals['_GETSERVERINFORESPONSE']._serialized_start=1701
-  _globals['_GETSERVERINFORESPONSE']._serialized_end=1785
-  _globals['_REPLICAINFO']._serialized_start=1788
-  _globals['_REPLICAINFO']._serialized_end=1989
-  _globals['_GENERATIONSERVICE']._serialized_start=1992
-  _globals['_GENERATIONSERVICE']._serialized_end=2341
+  _globals['_GENERATEREQUEST']._serialized_end=574
+  _globals['_RESUMEPOINT']._serialized_start=576
+  _globals['_RESUMEPOINT']._serialized_end=662
+  _globals['_GENERATERESPONSE']._serialized_start=665
+  _globals['_GENERATERESPONSE']._serialized_end=843
+  _globals['_GENERATIONSTARTED']._serialized_start=845
+  _globals['_GENERATIONSTARTED']._serialized_end=936
+  _globals['_GENERATIONDELTA']._serialized_start=938
+  _globals['_GENERATIONDELTA']._serialized_end=1048
+  _globals['_GENERATIONFINISHED']._serialized_start=1051
+  _globals['_GENERATIONFINISHED']._serialized_end=1202
+  _globals['_COUNTTOKENSREQUEST']._serialized_start=1204
+  _globals['_COUNTTOKENSREQUEST']._serialized_end=1293
+  _globals['_COUNTTOKENSRESPONSE']._serialized_start=1295
+  _globals['_COUNTTOKENSRESPONSE']._serialized_end=1358
+  _globals['_GETMODELINFOREQUEST']._serialized_start=1360
+  _globals['_GETMODELINFOREQUEST']._serialized_end=1381
+  _globals['_GETMODELINFORESPONSE']._serialized_start=1384
+  _globals['_GETMODELINFORESPONSE']._serialized_end=1695
+  _globals['_GETSERVERINFOREQUEST']._serialized_start=1697
+  _globals['_GETSERVERINFOREQUEST']._serialized_end=1719
+  _globals['_GETSERVERINFORESPONSE']._serialized_start=1721
+  _globals['_GETSERVERINFORESPONSE']._serialized_end=1805
+  _globals['_REPLICAINFO']._serialized_start=1808
+  _globals['_REPLICAINFO']._serialized_end=2009
+  _globals['_EXPLAINROUTINGREQUEST']._serialized_start=2011
+  _globals['_EXPLAINROUTINGREQUEST']._serialized_end=2054
+  _globals['_EXPLAINROUTINGRESPONSE']._serialized_start=2056
+  _globals['_EXPLAINROUTINGRESPONSE']._serialized_end=2129
+  _globals['_ROUTINGDECISION']._serialized_start=2132
+  _globals['_ROUTINGDECISION']._serialized_end=2331
+  _globals['_ROUTINGCANDIDATE']._serialized_start=2333
+  _globals['_ROUTINGCANDIDATE']._serialized_end=2449
+  _globals['_ROUTINGTERM']._serialized_start=2451
+  _globals['_ROUTINGTERM']._serialized_end=2492
+  _globals['_GENERATIONSERVICE']._serialized_start=2495
+  _globals['_GENERATIONSERVICE']._serialized_end=2935
 # @@protoc_insertion_point(module_scope)

@@ -28,7 +28,7 @@ class TokenIds(_message.Message):
     def __init__(self, token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("request_id", "model", "text", "chat", "tokens", "sampling", "speculation", "cache_salt", "deadline_ms", "resume")
+    __slots__ = ("request_id", "model", "text", "chat", "tokens", "sampling", "speculation", "cache_salt", "deadline_ms", "resume", "session_id")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,7 @@ class GenerateRequest(_message.Message):
     CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     model: str
     text: str
@@ -49,7 +50,8 @@ class GenerateRequest(_message.Message):
     cache_salt: str
     deadline_ms: int
     resume: _containers.RepeatedCompositeFieldContainer[ResumePoint]
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., text: _Optional[str] = ..., chat: _Optional[_Union[ChatMessages, _Mapping]] = ..., tokens: _Optional[_Union[TokenIds, _Mapping]] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_common_pb2.SpeculationParams, _Mapping]] = ..., cache_salt: _Optional[str] = ..., deadline_ms: _Optional[int] = ..., resume: _Optional[_Iterable[_Union[ResumePoint, _Mapping]]] = ...) -> None: ...
+    session_id: str
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., text: _Optional[str] = ..., chat: _Optional[_Union[ChatMessages, _Mapping]] = ..., tokens: _Optional[_Union[TokenIds, _Mapping]] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_common_pb2.SpeculationParams, _Mapping]] = ..., cache_salt: _Optional[str] = ..., deadline_ms: _Optional[int] = ..., resume: _Optional[_Iterable[_Union[ResumePoint, _Mapping]]] = ..., session_id: _Optional[str] = ...) -> None: ...
 
 class ResumePoint(_message.Message):
     __slots__ = ("index", "token_ids", "text_length", "finished")
@@ -188,3 +190,55 @@ class ReplicaInfo(_message.Message):
     total_kv_blocks: int
     free_kv_blocks: int
     def __init__(self, role: _Optional[str] = ..., replica_id: _Optional[str] = ..., address: _Optional[str] = ..., incarnation: _Optional[int] = ..., model: _Optional[str] = ..., running_requests: _Optional[int] = ..., waiting_requests: _Optional[int] = ..., total_kv_blocks: _Optional[int] = ..., free_kv_blocks: _Optional[int] = ...) -> None: ...
+
+class ExplainRoutingRequest(_message.Message):
+    __slots__ = ("request_id",)
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    def __init__(self, request_id: _Optional[str] = ...) -> None: ...
+
+class ExplainRoutingResponse(_message.Message):
+    __slots__ = ("decisions",)
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    decisions: _containers.RepeatedCompositeFieldContainer[RoutingDecision]
+    def __init__(self, decisions: _Optional[_Iterable[_Union[RoutingDecision, _Mapping]]] = ...) -> None: ...
+
+class RoutingDecision(_message.Message):
+    __slots__ = ("index", "pool", "policy", "prompt_tokens", "num_replicas", "decision_ms", "candidates", "num_chosen")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    NUM_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    DECISION_MS_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    NUM_CHOSEN_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    pool: str
+    policy: str
+    prompt_tokens: int
+    num_replicas: int
+    decision_ms: float
+    candidates: _containers.RepeatedCompositeFieldContainer[RoutingCandidate]
+    num_chosen: int
+    def __init__(self, index: _Optional[int] = ..., pool: _Optional[str] = ..., policy: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., num_replicas: _Optional[int] = ..., decision_ms: _Optional[float] = ..., candidates: _Optional[_Iterable[_Union[RoutingCandidate, _Mapping]]] = ..., num_chosen: _Optional[int] = ...) -> None: ...
+
+class RoutingCandidate(_message.Message):
+    __slots__ = ("replica_id", "cached_tokens", "cost", "terms")
+    REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
+    CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    replica_id: str
+    cached_tokens: int
+    cost: float
+    terms: _containers.RepeatedCompositeFieldContainer[RoutingTerm]
+    def __init__(self, replica_id: _Optional[str] = ..., cached_tokens: _Optional[int] = ..., cost: _Optional[float] = ..., terms: _Optional[_Iterable[_Union[RoutingTerm, _Mapping]]] = ...) -> None: ...
+
+class RoutingTerm(_message.Message):
+    __slots__ = ("name", "cost")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    cost: float
+    def __init__(self, name: _Optional[str] = ..., cost: _Optional[float] = ...) -> None: ...

@@ -54,6 +54,11 @@ class GenerationServiceStub:
                 request_serializer=outrider_dot_v1_dot_generation__pb2.GetServerInfoRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_generation__pb2.GetServerInfoResponse.FromString,
                 _registered_method=True)
+        self.ExplainRouting = channel.unary_unary(
+                '/outrider.v1.GenerationService/ExplainRouting',
+                request_serializer=outrider_dot_v1_dot_generation__pb2.ExplainRoutingRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_generation__pb2.ExplainRoutingResponse.FromString,
+                _registered_method=True)
 
 
 class GenerationServiceServicer:
@@ -91,6 +96,13 @@ class GenerationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainRouting(self, request, context):
+        """Why a recent request went where it went; NOT_FOUND when it is too long ago.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GenerationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -113,6 +125,11 @@ def add_GenerationServiceServicer_to_server(servicer, server):
                     servicer.GetServerInfo,
                     request_deserializer=outrider_dot_v1_dot_generation__pb2.GetServerInfoRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_generation__pb2.GetServerInfoResponse.SerializeToString,
+            ),
+            'ExplainRouting': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainRouting,
+                    request_deserializer=outrider_dot_v1_dot_generation__pb2.ExplainRoutingRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_generation__pb2.ExplainRoutingResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -223,6 +240,33 @@ class GenerationService:
             '/outrider.v1.GenerationService/GetServerInfo',
             outrider_dot_v1_dot_generation__pb2.GetServerInfoRequest.SerializeToString,
             outrider_dot_v1_dot_generation__pb2.GetServerInfoResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainRouting(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.GenerationService/ExplainRouting',
+            outrider_dot_v1_dot_generation__pb2.ExplainRoutingRequest.SerializeToString,
+            outrider_dot_v1_dot_generation__pb2.ExplainRoutingResponse.FromString,
             options,
             channel_credentials,
             insecure,

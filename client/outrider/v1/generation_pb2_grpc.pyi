@@ -44,6 +44,8 @@ class GenerationServiceStub:
     """The model that is served and its limits."""
     GetServerInfo: _grpc.UnaryUnaryMultiCallable[_generation_pb2.GetServerInfoRequest, _generation_pb2.GetServerInfoResponse]
     """The server, its pools and their replicas."""
+    ExplainRouting: _grpc.UnaryUnaryMultiCallable[_generation_pb2.ExplainRoutingRequest, _generation_pb2.ExplainRoutingResponse]
+    """Why a recent request went where it went; NOT_FOUND when it is too long ago."""
 
 @_typing.type_check_only
 class GenerationServiceAsyncStub(GenerationServiceStub):
@@ -61,6 +63,8 @@ class GenerationServiceAsyncStub(GenerationServiceStub):
     """The model that is served and its limits."""
     GetServerInfo: _aio.UnaryUnaryMultiCallable[_generation_pb2.GetServerInfoRequest, _generation_pb2.GetServerInfoResponse]  # type: ignore[assignment]
     """The server, its pools and their replicas."""
+    ExplainRouting: _aio.UnaryUnaryMultiCallable[_generation_pb2.ExplainRoutingRequest, _generation_pb2.ExplainRoutingResponse]  # type: ignore[assignment]
+    """Why a recent request went where it went; NOT_FOUND when it is too long ago."""
 
 class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -99,5 +103,13 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_generation_pb2.GetServerInfoResponse, _abc.Awaitable[_generation_pb2.GetServerInfoResponse]]:
         """The server, its pools and their replicas."""
+
+    @_abc_1.abstractmethod
+    def ExplainRouting(
+        self,
+        request: _generation_pb2.ExplainRoutingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_generation_pb2.ExplainRoutingResponse, _abc.Awaitable[_generation_pb2.ExplainRoutingResponse]]:
+        """Why a recent request went where it went; NOT_FOUND when it is too long ago."""
 
 def add_GenerationServiceServicer_to_server(servicer: GenerationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

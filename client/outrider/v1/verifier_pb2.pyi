@@ -98,33 +98,47 @@ class VerifierGetInfoResponse(_message.Message):
     def __init__(self, verifier_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., model: _Optional[str] = ..., model_fingerprint: _Optional[str] = ..., tokenizer_hash: _Optional[str] = ..., vocab_size: _Optional[int] = ..., context_length: _Optional[int] = ..., dtype: _Optional[str] = ..., kv_block_size: _Optional[int] = ..., total_kv_blocks: _Optional[int] = ..., free_kv_blocks: _Optional[int] = ..., default_rule: _Optional[_Union[_common_pb2.VerificationRule, str]] = ..., allowed_rules: _Optional[_Iterable[_Union[_common_pb2.VerificationRule, str]]] = ..., max_depth: _Optional[int] = ..., max_width: _Optional[int] = ..., max_nodes: _Optional[int] = ..., running_requests: _Optional[int] = ..., waiting_requests: _Optional[int] = ...) -> None: ...
 
 class KvEventsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("incarnation", "after_sequence_number")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    AFTER_SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    after_sequence_number: int
+    def __init__(self, incarnation: _Optional[int] = ..., after_sequence_number: _Optional[int] = ...) -> None: ...
 
 class KvEventsResponse(_message.Message):
-    __slots__ = ("incarnation", "sequence_number", "cleared", "stored_block_hashes", "removed_block_hashes", "load")
+    __slots__ = ("incarnation", "sequence_number", "cleared", "stored_block_hashes", "removed_block_hashes", "load", "previous_sequence_number")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     CLEARED_FIELD_NUMBER: _ClassVar[int]
     STORED_BLOCK_HASHES_FIELD_NUMBER: _ClassVar[int]
     REMOVED_BLOCK_HASHES_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     sequence_number: int
     cleared: bool
     stored_block_hashes: _containers.RepeatedScalarFieldContainer[int]
     removed_block_hashes: _containers.RepeatedScalarFieldContainer[int]
     load: ReplicaLoad
-    def __init__(self, incarnation: _Optional[int] = ..., sequence_number: _Optional[int] = ..., cleared: _Optional[bool] = ..., stored_block_hashes: _Optional[_Iterable[int]] = ..., removed_block_hashes: _Optional[_Iterable[int]] = ..., load: _Optional[_Union[ReplicaLoad, _Mapping]] = ...) -> None: ...
+    previous_sequence_number: int
+    def __init__(self, incarnation: _Optional[int] = ..., sequence_number: _Optional[int] = ..., cleared: _Optional[bool] = ..., stored_block_hashes: _Optional[_Iterable[int]] = ..., removed_block_hashes: _Optional[_Iterable[int]] = ..., load: _Optional[_Union[ReplicaLoad, _Mapping]] = ..., previous_sequence_number: _Optional[int] = ...) -> None: ...
 
 class ReplicaLoad(_message.Message):
-    __slots__ = ("running_requests", "waiting_requests", "total_kv_blocks", "free_kv_blocks")
+    __slots__ = ("running_requests", "waiting_requests", "total_kv_blocks", "free_kv_blocks", "waiting_tokens", "prefill_tokens_per_s", "max_running_requests", "response_ms")
     RUNNING_REQUESTS_FIELD_NUMBER: _ClassVar[int]
     WAITING_REQUESTS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_KV_BLOCKS_FIELD_NUMBER: _ClassVar[int]
     FREE_KV_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PREFILL_TOKENS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    MAX_RUNNING_REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_MS_FIELD_NUMBER: _ClassVar[int]
     running_requests: int
     waiting_requests: int
     total_kv_blocks: int
     free_kv_blocks: int
-    def __init__(self, running_requests: _Optional[int] = ..., waiting_requests: _Optional[int] = ..., total_kv_blocks: _Optional[int] = ..., free_kv_blocks: _Optional[int] = ...) -> None: ...
+    waiting_tokens: int
+    prefill_tokens_per_s: float
+    max_running_requests: int
+    response_ms: float
+    def __init__(self, running_requests: _Optional[int] = ..., waiting_requests: _Optional[int] = ..., total_kv_blocks: _Optional[int] = ..., free_kv_blocks: _Optional[int] = ..., waiting_tokens: _Optional[int] = ..., prefill_tokens_per_s: _Optional[float] = ..., max_running_requests: _Optional[int] = ..., response_ms: _Optional[float] = ...) -> None: ...

@@ -13,7 +13,6 @@ from outrider.v1 import common_pb2
 from outrider.v1 import generation_pb2 as pb
 
 from cluster.config.gateway import GatewayConfig
-from cluster.gateway.directory import ReplicaState
 from cluster.gateway.service import GatewayService
 from cluster.router.membership import ReplicaRecord
 from tests.fakes.fake_verifier import FakeDirectory
@@ -44,8 +43,9 @@ async def two_engines(tiny_target: Path, tokenizer: Tokenizer) -> AsyncIterator[
     states = []
     for i, server in enumerate(servers):
         address = await server.start()
-        record = ReplicaRecord("verifier", f"verifier-{i}", address, i, "tiny", "f", tokenizer.tokenizer_hash)
-        states.append(ReplicaState(record))
+        fingerprint = str(server.info()["model_fingerprint"])
+        hash_ = tokenizer.tokenizer_hash
+        states.append(ReplicaRecord("verifier", f"verifier-{i}", address, i, "tiny", fingerprint, hash_, 16))
     directory = FakeDirectory(states)
     service = GatewayService(
         config=GatewayConfig(replica_wait_ms=2000),

@@ -29,14 +29,14 @@ class FakeServer:
             raise UnavailableError("the engine has stopped")
 
     def info(self) -> dict[str, object]:
-        return {"model": "tiny", "model_fingerprint": "f", "tokenizer_hash": "t", "vocab_size": 64}
+        return {"model": "tiny", "model_fingerprint": "f", "tokenizer_hash": "t", "vocab_size": 64, "kv_block_size": 8}
 
 
 class FakeReplica(EngineReplica):
     role = "drafter"
 
     async def start_with(self, server: FakeServer) -> None:
-        await self._start(server, lambda: {"running_requests": 2}, "replica-1", 12, grace_s=20.0)
+        await self._start(server, "replica-1", 12, grace_s=20.0)
 
 
 async def test_announces_its_server() -> None:
@@ -47,7 +47,7 @@ async def test_announces_its_server() -> None:
     assert (record.role, record.replica_id, record.incarnation) == ("drafter", "replica-1", 12)
     assert record.address.endswith(":4711")
     assert (record.model, record.model_fingerprint, record.tokenizer_hash) == ("tiny", "f", "t")
-    assert replica.record_routing_stats() == {"running_requests": 2}
+    assert record.kv_block_size == 8
     assert server.calls == ["start 0"]
 
 

@@ -1,5 +1,6 @@
 """A gateway in front of fake verifiers, over real gRPC in one process."""
 
+import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Callable
@@ -9,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from outrider.v1 import common_pb2
+from outrider.v1 import common_pb2, verifier_pb2
 from outrider.v1 import generation_pb2 as pb
 
 from cluster.config.gateway import GatewayConfig
+from cluster.gateway.grpc_ingress import GrpcIngress
 from cluster.gateway.service import GatewayService
 from tests.fakes.fake_verifier import FakeDirectory, FakeVerifier, pseudo_random_tokens
 from workers.text.tokenizer import Tokenizer
 
 PROMPT = "The river rises"
+BUSY = verifier_pb2.ReplicaLoad(running_requests=5, max_running_requests=8)
 
 
 @dataclass
@@ -28,8 +31,25 @@ class Harness:
     directory: FakeDirectory
     verifiers: list[FakeVerifier]
 
+    async def settle(self) -> None:
+        """Wait until the gateway has heard the load of every verifier."""
+        async with asyncio.timeout(60):
+            self.service.refresh()
+            while not all(self.service._pool.load(one).max_running_requests for one in self.directory.verifiers()):
+                await asyncio.sleep(0.01)
+
     async def run(self, message: pb.GenerateRequest) -> list[pb.GenerateResponse]:
         return [response async for response in self.service.generate(message)]
+
+
+class Ingress(GrpcIngress):
+    """The rpc methods of one gateway without Serve around them."""
+
+    def __init__(self, service: GatewayService) -> None:
+        self.service = service
+
+    async def explain(self, message: pb.ExplainRoutingRequest) -> pb.ExplainRoutingResponse:
+        return pb.ExplainRoutingResponse(decisions=self.service.explain_routing(message.request_id))
 
 
 StartHarness = Callable[..., AbstractAsyncContextManager[Harness]]
@@ -50,7 +70,7 @@ def gateway(tokenizer: Tokenizer) -> StartHarness:
         for index, arguments in enumerate(verifiers or ({},)):
             defaults: dict[str, Any] = {"token_at": pseudo_random_tokens(3, 511), "replica_id": f"verifier-{index}"}
             started.append(await FakeVerifier(tokenizer, **(defaults | arguments)).__aenter__())
-        directory = FakeDirectory([one.state for one in started])
+        directory = FakeDirectory([one.record for one in started])
         service = GatewayService(
             config=GatewayConfig(**({"replica_wait_ms": 300} | settings)),
             model_name="tiny",

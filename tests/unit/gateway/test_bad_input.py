@@ -159,10 +159,10 @@ async def test_another_models_verifier(gateway: StartHarness) -> None:
 
 async def test_no_verifier_yet(gateway: StartHarness) -> None:
     async with gateway(replica_wait_ms=0) as harness:
-        states, harness.directory.verifier_states = harness.directory.verifier_states, []
+        states, harness.directory.verifier_records = harness.directory.verifier_records, []
         with pytest.raises(UnavailableError, match="no verifier is available yet"):
             await harness.run(ask())
-        harness.directory.verifier_states = states
+        harness.directory.verifier_records = states
         await harness.verifiers[0].stop()
         with pytest.raises(UnavailableError, match="verifier verifier-0 does not answer: UNAVAILABLE"):
             await harness.run(ask())

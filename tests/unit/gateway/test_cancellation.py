@@ -6,8 +6,7 @@ from collections.abc import Callable
 import grpc
 import pytest
 
-from cluster.gateway.grpc_ingress import GrpcIngress
-from tests.unit.gateway.conftest import Harness, StartHarness, ask
+from tests.unit.gateway.conftest import Harness, Ingress, StartHarness, ask
 from workers.core.errors import OverloadedError
 
 
@@ -38,11 +37,8 @@ async def test_cancelling_the_reader_cancels_the_verifiers(gateway: StartHarness
     """As Serve does it: CancelledError inside the rpc's method."""
     async with gateway({"step_s": 0.05}) as harness:
 
-        class Ingress(GrpcIngress):
-            service = harness.service
-
         async def read() -> None:
-            async for _ in Ingress().Generate(ask(n=n, max_tokens=400), _Context()):
+            async for _ in Ingress(harness.service).Generate(ask(n=n, max_tokens=400), _Context()):
                 pass
 
         task = asyncio.create_task(read())
@@ -57,7 +53,7 @@ async def test_cancelling_the_reader_cancels_the_verifiers(gateway: StartHarness
 async def test_cancelled_while_it_waits_for_a_verifier(gateway: StartHarness) -> None:
     async with gateway(replica_wait_ms=60_000) as harness:
         await harness.run(ask())
-        harness.directory.verifier_states = []
+        harness.directory.verifier_records = []
         task = asyncio.create_task(harness.run(ask()))
         await asyncio.sleep(0.02)
         assert harness.service.active_requests == 1

@@ -10,7 +10,7 @@ import pytest
 from outrider.v1 import common_pb2
 
 from tests.fakes.fake_verifier import CLEAN_END, FakeVerifier, Fault, pseudo_random_tokens
-from tests.unit.gateway.conftest import StartHarness, ask, finished_of, text_of, tokens_of
+from tests.unit.gateway.conftest import BUSY, StartHarness, ask, finished_of, text_of, tokens_of
 from workers.core.errors import InternalError, InvalidRequestError, OverloadedError, UnavailableError
 from workers.text.tokenizer import Tokenizer
 
@@ -64,7 +64,7 @@ async def test_a_process_that_dies_is_replaced(gateway: StartHarness, tokenizer:
         stream = harness.service.generate(ask())
         responses = [await anext(stream) for _ in range(3)]
         await harness.verifiers[0].stop()
-        harness.directory.verifier_states = []
+        harness.directory.verifier_records = []
 
         async def replace_it() -> None:
             await asyncio.sleep(0.2)
@@ -72,7 +72,7 @@ async def test_a_process_that_dies_is_replaced(gateway: StartHarness, tokenizer:
                 tokenizer, pseudo_random_tokens(3, 511), replica_id="verifier-0", incarnation=2
             ).__aenter__()
             harness.verifiers.append(again)
-            harness.directory.verifier_states = [again.state]
+            harness.directory.verifier_records = [again.record]
 
         replacing = asyncio.create_task(replace_it())
         responses += [response async for response in stream]
@@ -99,7 +99,7 @@ async def test_attempts_are_bounded(gateway: StartHarness) -> None:
 async def test_no_verifier_at_all(gateway: StartHarness) -> None:
     async with gateway() as harness:
         await harness.run(ask())
-        harness.directory.verifier_states = []
+        harness.directory.verifier_records = []
         with pytest.raises(UnavailableError, match=r"no verifier is available \(waited 0.3 s\)"):
             await harness.run(ask())
 
@@ -107,7 +107,7 @@ async def test_no_verifier_at_all(gateway: StartHarness) -> None:
 async def test_no_verifier_until_the_deadline(gateway: StartHarness) -> None:
     async with gateway(replica_wait_ms=60_000) as harness:
         await harness.run(ask())
-        harness.directory.verifier_states = []
+        harness.directory.verifier_records = []
         message = ask()
         message.deadline_ms = 100
         started = time.monotonic()
@@ -117,9 +117,8 @@ async def test_no_verifier_until_the_deadline(gateway: StartHarness) -> None:
 
 async def test_a_full_verifier_sends_the_answer_to_another(gateway: StartHarness) -> None:
     full = Fault(how=OverloadedError("the queue is full"))
-    async with gateway({"faults": [full]}, {}) as harness:
-        states = harness.directory.verifier_states
-        states[1] = replace(states[1], load=replace(states[1].load, running_requests=5))
+    async with gateway({"faults": [full]}, {"load": BUSY}) as harness:
+        await harness.settle()
         assert len(tokens_of(await harness.run(ask()))) == 20
         assert [len(verifier.calls) for verifier in harness.verifiers] == [1, 1]
 
@@ -132,18 +131,17 @@ async def test_when_all_are_full_the_client_hears_it_at_once(gateway: StartHarne
 
 
 async def test_a_refusal_is_final(gateway: StartHarness) -> None:
-    async with gateway({"faults": [Fault(how=InvalidRequestError("top_k: no"))]}, {}) as harness:
-        states = harness.directory.verifier_states
-        states[1] = replace(states[1], load=replace(states[1].load, running_requests=5))
+    async with gateway({"faults": [Fault(how=InvalidRequestError("top_k: no"))]}, {"load": BUSY}) as harness:
+        await harness.settle()
         with pytest.raises(InvalidRequestError, match="top_k: no"):
             await harness.run(ask())
         assert not harness.verifiers[1].calls
 
 
 async def test_a_request_that_fails_in_a_living_verifier_is_not_tried_on_others(gateway: StartHarness) -> None:
-    async with gateway({"faults": [Fault(how=InternalError("this request failed in the verifier"))]}, {}) as harness:
-        states = harness.directory.verifier_states
-        states[1] = replace(states[1], load=replace(states[1].load, running_requests=5))
+    fault = Fault(how=InternalError("this request failed in the verifier"))
+    async with gateway({"faults": [fault]}, {"load": BUSY}) as harness:
+        await harness.settle()
         with pytest.raises(InternalError, match="this request failed"):
             await harness.run(ask())
         assert not harness.verifiers[1].calls
@@ -162,11 +160,11 @@ async def test_another_model_does_not_finish_an_answer(gateway: StartHarness) ->
     """While a deployment is updated, two models are served: an answer stays with the one that began it."""
     async with gateway({"faults": [Fault(after_tokens=6)]}, {}, replica_wait_ms=300) as harness:
         first, second = harness.verifiers
-        updated = replace(second.state, record=replace(second.state.record, model_fingerprint="updated"))
-        harness.directory.verifier_states = [first.state]
+        updated = replace(second.record, model_fingerprint="updated")
+        harness.directory.verifier_records = [first.record]
         stream = harness.service.generate(ask())
         responses = [await anext(stream) for _ in range(2)]
-        harness.directory.verifier_states = [updated]
+        harness.directory.verifier_records = [updated]
         with pytest.raises(UnavailableError, match="runs the model which began the answer"):
             responses.extend([response async for response in stream])
         assert not second.calls

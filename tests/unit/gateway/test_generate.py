@@ -6,10 +6,11 @@ import pytest
 from outrider.v1 import common_pb2
 from outrider.v1 import generation_pb2 as pb
 
-from cluster.gateway.directory import ReplicaState
+from cluster.router.load import ReplicaLoad
 from cluster.router.membership import ReplicaRecord
+from cluster.router.replica_table import key_of
 from tests.fakes.fake_verifier import FakeVerifier, TokenFunction
-from tests.unit.gateway.conftest import PROMPT, StartHarness, ask, finished_of, text_of, tokens_of
+from tests.unit.gateway.conftest import BUSY, PROMPT, StartHarness, ask, finished_of, text_of, tokens_of
 from workers.core.request import GenerationRequest
 from workers.core.sampling_params import SpeculationMode, VerificationRule
 from workers.core.seeds import derive_seed
@@ -152,14 +153,15 @@ async def test_drafters_with_the_right_tokenizer_are_named_least_loaded_first(
     gateway: StartHarness, tokenizer: Tokenizer
 ) -> None:
     async with gateway(drafters_per_request=2) as harness:
-        record = ReplicaRecord("drafter", "a", "127.0.0.1:1", 3, "draft", "f", tokenizer.tokenizer_hash)
+        record = ReplicaRecord("drafter", "a", "127.0.0.1:1", 3, "draft", "f", tokenizer.tokenizer_hash, 16)
         foreign = replace(record, replica_id="foreign", tokenizer_hash="other")
         busy, idle, idle_too = (
-            ReplicaState(replace(record, replica_id=name, address=f"127.0.0.1:{port}"))
+            replace(record, replica_id=name, address=f"127.0.0.1:{port}")
             for port, name in enumerate(("busy", "idle", "idle-too"), start=1)
         )
-        busy = replace(busy, load=replace(busy.load, running_requests=9))
-        harness.directory.drafter_states = [busy, ReplicaState(foreign), idle, idle_too]
+        harness.directory.drafter_records = [busy, foreign, idle, idle_too]
+        harness.service.refresh()
+        harness.service._pool._drafters.report(key_of(busy), ReplicaLoad(running_requests=9, max_running_requests=9))
         await harness.run(ask())
         named = harness.verifiers[0].calls[0].drafters
         assert {one.drafter_id for one in named} == {"idle", "idle-too"}
@@ -173,9 +175,8 @@ async def test_requests_spread_over_verifiers(gateway: StartHarness) -> None:
 
 
 async def test_reported_load_counts(gateway: StartHarness) -> None:
-    async with gateway({}, {}) as harness:
-        states = harness.directory.verifier_states
-        states[0] = replace(states[0], load=replace(states[0].load, waiting_requests=1))
+    async with gateway({"load": BUSY}, {}) as harness:
+        await harness.settle()
         for _ in range(5):
             await harness.run(ask(max_tokens=1))
         assert [len(one.calls) for one in harness.verifiers] == [0, 5]

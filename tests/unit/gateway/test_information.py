@@ -10,12 +10,12 @@ from outrider.v1 import common_pb2
 from outrider.v1 import generation_pb2 as pb
 
 from cluster.config.gateway import GatewayConfig
-from cluster.gateway.directory import ReplicaLoad, ReplicaState
-from cluster.gateway.grpc_ingress import GrpcIngress
 from cluster.gateway.service import GatewayService
+from cluster.router.load import ReplicaLoad
 from cluster.router.membership import ReplicaRecord
+from cluster.router.replica_table import key_of
 from tests.fakes.fake_verifier import Fault
-from tests.unit.gateway.conftest import PROMPT, StartHarness, ask
+from tests.unit.gateway.conftest import PROMPT, Ingress, StartHarness, ask
 from workers.core.errors import InvalidRequestError
 from workers.text.tokenizer import Tokenizer
 
@@ -63,8 +63,10 @@ async def test_model_info(gateway: StartHarness, tokenizer: Tokenizer) -> None:
 
 async def test_server_info_asks_verifiers_and_survives_their_silence(gateway: StartHarness) -> None:
     async with gateway({}, {}) as harness:
-        record = ReplicaRecord("drafter", "d", "127.0.0.1:1", 3, "draft", "f", "t")
-        harness.directory.drafter_states = [ReplicaState(record, ReplicaLoad(running_requests=2))]
+        record = ReplicaRecord("drafter", "d", "127.0.0.1:1", 3, "draft", "f", "t", 16)
+        harness.directory.drafter_records = [record]
+        harness.service.refresh()
+        harness.service._pool._drafters.report(key_of(record), ReplicaLoad(running_requests=2))
         await harness.verifiers[1].stop()
         info = await harness.service.get_server_info(pb.GetServerInfoRequest())
         assert info.version == "1.2.3"
@@ -81,16 +83,14 @@ async def test_server_info_asks_verifiers_and_survives_their_silence(gateway: St
 
 async def test_rpc_methods_answer_and_map_errors(gateway: StartHarness) -> None:
     async with gateway() as harness:
-
-        class Ingress(GrpcIngress):
-            service = harness.service
-
-        ingress, context = Ingress(), _Context()
+        ingress, context = Ingress(harness.service), _Context()
         responses = [one async for one in ingress.Generate(ask(), context)]
         assert responses[-1].WhichOneof("event") == "finished"
         assert (await ingress.CountTokens(pb.CountTokensRequest(text="a"), context)).prompt_tokens == 1
         assert (await ingress.GetModelInfo(pb.GetModelInfoRequest(), context)).model == "tiny"
         assert (await ingress.GetServerInfo(pb.GetServerInfoRequest(), context)).version == "1.2.3"
+        decisions = (await ingress.ExplainRouting(pb.ExplainRoutingRequest(request_id="request"), context)).decisions
+        assert [(one.pool, one.candidates[0].replica_id) for one in decisions] == [("verifier", "verifier-0")]
         assert context.code is None
         with pytest.raises(InvalidRequestError):
             await ingress.CountTokens(pb.CountTokensRequest(), context)
@@ -107,26 +107,24 @@ async def test_rpc_methods_answer_and_map_errors(gateway: StartHarness) -> None:
 
 
 class _BrokenDirectory:
-    def verifiers(self) -> list[ReplicaState]:
+    def verifiers(self) -> list[ReplicaRecord]:
         raise RuntimeError("secret")
 
-    def drafters(self) -> list[ReplicaState]:
+    def drafters(self) -> list[ReplicaRecord]:
         raise RuntimeError("secret")
 
 
 async def test_unexpected_errors_do_not_leak(tokenizer: Tokenizer) -> None:
-    class Ingress(GrpcIngress):
-        service = GatewayService(
-            config=GatewayConfig(),
-            model_name="tiny",
-            tokenizer=tokenizer,
-            directory=_BrokenDirectory(),
-            version="",
-            clock=time.monotonic,
-            rng=random.Random(0),
-        )
-
+    service = GatewayService(
+        config=GatewayConfig(),
+        model_name="tiny",
+        tokenizer=tokenizer,
+        directory=_BrokenDirectory(),
+        version="",
+        clock=time.monotonic,
+        rng=random.Random(0),
+    )
     context = _Context()
     with pytest.raises(RuntimeError):
-        await Ingress().GetServerInfo(pb.GetServerInfoRequest(), context)
+        await Ingress(service).GetServerInfo(pb.GetServerInfoRequest(), context)
     assert (context.code, context.details) == (grpc.StatusCode.INTERNAL, ["InternalError: internal error"])

@@ -70,7 +70,7 @@ async def test_the_verifier_continues_behind_the_tokens(gateway: StartHarness) -
 async def test_an_answer_that_is_complete_needs_no_verifier(gateway: StartHarness) -> None:
     async with gateway() as harness:
         whole = await harness.run(ask())
-        harness.directory.verifier_states = []
+        harness.directory.verifier_records = []
         again = ask()
         again.resume.extend(_points(whole[:-1], 1))
         rest = await harness.run(again)

@@ -49,48 +49,73 @@ def test_merged_changes_lead_to_the_same_set() -> None:
             assert seen == truth
 
 
+def snapshot(number: int, *stored: int) -> KvEventBatch:
+    return KvEventBatch(7, 0, number, KvCacheEvents(stored=stored, cleared=True))
+
+
 async def test_a_subscriber_gets_a_snapshot_and_then_changes() -> None:
     log = KvEventLog(7)
     log.publish(KvCacheEvents(stored=(1, 2)))
     with log.subscribe() as subscription:
-        assert await subscription.receive() == KvEventBatch(7, 0, KvCacheEvents(stored=(1, 2), cleared=True))
+        assert await subscription.receive() == snapshot(1, 1, 2)
         log.publish(KvCacheEvents(stored=(3,), removed=(1,)))
-        assert await subscription.receive() == KvEventBatch(7, 1, KvCacheEvents(stored=(3,), removed=(1,)))
+        assert await subscription.receive() == KvEventBatch(7, 1, 2, KvCacheEvents(stored=(3,), removed=(1,)))
+        log.publish(KvCacheEvents(stored=(4,)))
+        log.publish(KvCacheEvents(stored=(5,), removed=(4,)))
+        assert await subscription.receive() == KvEventBatch(7, 2, 4, KvCacheEvents(stored=(5,)))
         log.publish(KvCacheEvents(cleared=True))
-        assert await subscription.receive() == KvEventBatch(7, 2, KvCacheEvents(cleared=True))
+        assert await subscription.receive() == KvEventBatch(7, 4, 5, KvCacheEvents(cleared=True))
     assert log.num_subscribers == 0
 
 
 async def test_the_snapshot_of_an_empty_cache_arrives_at_once() -> None:
-    with KvEventLog(1).subscribe() as subscription:
-        assert await subscription.receive() == KvEventBatch(1, 0, KvCacheEvents(cleared=True))
+    log = KvEventLog(7)
+    with log.subscribe() as subscription:
+        assert await subscription.receive() == snapshot(0)
+        log.publish(KvCacheEvents(stored=(1,)))
+        assert await subscription.receive() == KvEventBatch(7, 0, 1, KvCacheEvents(stored=(1,)))
 
 
 async def test_a_quiet_cache_gives_empty_batches_after_the_timeout() -> None:
     log = KvEventLog(1)
     with log.subscribe() as subscription:
         await subscription.receive()
-        assert await subscription.receive(timeout_s=0.01) == KvEventBatch(1, 1, KvCacheEvents())
+        assert await subscription.receive(timeout_s=0.01) == KvEventBatch(1, 0, 0, KvCacheEvents())
         log.publish(KvCacheEvents())  # empty: not sent
         log.publish(KvCacheEvents(stored=(1,)))
-        assert await subscription.receive(timeout_s=0) == KvEventBatch(1, 2, KvCacheEvents(stored=(1,)))
+        assert await subscription.receive(timeout_s=0) == KvEventBatch(1, 0, 1, KvCacheEvents(stored=(1,)))
 
 
-async def test_a_slow_subscriber_gets_a_new_snapshot_and_keeps_no_backlog() -> None:
-    log = KvEventLog(1, max_backlog=10)
+async def test_who_comes_back_gets_what_it_missed() -> None:
+    log = KvEventLog(7)
+    for block_hash in range(1, 6):
+        log.publish(KvCacheEvents(stored=(block_hash,)))
+    with log.subscribe(incarnation=7, after=3) as subscription:
+        assert await subscription.receive() == KvEventBatch(7, 3, 5, KvCacheEvents(stored=(4, 5)))
+    with log.subscribe(incarnation=7, after=5) as subscription:
+        assert await subscription.receive(timeout_s=0.01) == KvEventBatch(7, 5, 5, KvCacheEvents())
+
+
+@pytest.mark.parametrize(("incarnation", "after"), [(6, 3), (7, 0), (7, 9), (0, 0)])
+async def test_who_knows_another_cache_or_nothing_gets_a_snapshot(incarnation: int, after: int) -> None:
+    log = KvEventLog(7)
+    for block_hash in range(1, 6):
+        log.publish(KvCacheEvents(stored=(block_hash,)))
+    with log.subscribe(incarnation=incarnation, after=after) as subscription:
+        assert await subscription.receive() == snapshot(5, 1, 2, 3, 4, 5)
+
+
+async def test_a_subscriber_too_far_back_gets_a_new_snapshot() -> None:
+    log = KvEventLog(7, max_history=10)
     with log.subscribe() as subscription:
         await subscription.receive()
-        for block_hash in range(1000):
-            log.publish(KvCacheEvents(stored=(block_hash,), removed=(block_hash - 1,) if block_hash else ()))
-        assert subscription._backlog is not None
-        assert len(subscription._backlog) == 1  # what came and went needs no memory
-        log.publish(KvCacheEvents(stored=tuple(range(2000, 2010)), removed=(999,)))
-        log.publish(KvCacheEvents(stored=(5,)))
-        assert subscription._backlog is None
-        batch = await subscription.receive()
-        assert batch == KvEventBatch(1, 1, KvCacheEvents(stored=(*range(2000, 2010), 5), cleared=True))
+        for block_hash in range(11):
+            log.publish(KvCacheEvents(stored=(block_hash,)))
+        assert await subscription.receive() == snapshot(11, *range(11))
         log.publish(KvCacheEvents(removed=(5,)))
-        assert await subscription.receive() == KvEventBatch(1, 2, KvCacheEvents(removed=(5,)))
+        assert await subscription.receive() == KvEventBatch(7, 11, 12, KvCacheEvents(removed=(5,)))
+        log.publish(KvCacheEvents(stored=tuple(range(100, 120))))  # more than the history holds
+        assert await subscription.receive() == snapshot(13, 0, 1, 2, 3, 4, *range(6, 11), *range(100, 120))
 
 
 async def test_a_cancelled_wait_loses_nothing() -> None:
@@ -104,7 +129,7 @@ async def test_a_cancelled_wait_loses_nothing() -> None:
             log.publish(KvCacheEvents(stored=(number,)))
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            assert await subscription.receive() == KvEventBatch(1, number, KvCacheEvents(stored=(number,)))
+            assert await subscription.receive() == KvEventBatch(1, number - 1, number, KvCacheEvents(stored=(number,)))
 
 
 async def test_closing_the_log_ends_subscriptions_after_what_is_left() -> None:
@@ -116,7 +141,7 @@ async def test_closing_the_log_ends_subscriptions_after_what_is_left() -> None:
     log.publish(KvCacheEvents(stored=(1,)))
     log.close()
     assert [batch.events.stored async for batch in subscription] == [(1,)]
-    assert await waiting == KvEventBatch(1, 1, KvCacheEvents(stored=(1,)))
+    assert await waiting == KvEventBatch(1, 0, 1, KvCacheEvents(stored=(1,)))
     assert await idle.receive() is None
     assert log.num_subscribers == 0
     late = log.subscribe()
@@ -147,13 +172,13 @@ def test_a_subscriber_whose_loop_is_gone_is_dropped() -> None:
     assert log.num_subscribers == 0
 
 
-def test_the_backlog_needs_a_positive_limit() -> None:
-    with pytest.raises(ValueError, match="max_backlog must be at least 1, not 0"):
-        KvEventLog(1, max_backlog=0)
+def test_the_history_needs_a_positive_limit() -> None:
+    with pytest.raises(ValueError, match="max_history must be at least 1, not 0"):
+        KvEventLog(1, max_history=0)
 
 
 async def test_publishing_from_another_thread_reaches_every_subscriber_completely() -> None:
-    log = KvEventLog(1, max_backlog=40)
+    log = KvEventLog(1, max_history=40)
     final: set[int] = set()
 
     def engine() -> None:
@@ -172,10 +197,10 @@ async def test_publishing_from_another_thread_reaches_every_subscriber_completel
     async def follow(pause_s: float) -> set[int]:
         blocks: set[int] = set()
         with log.subscribe() as subscription:
-            expected_number = 0
+            number = 0
             async for batch in subscription:
-                assert batch.sequence_number == expected_number
-                expected_number += 1
+                assert batch.events.cleared or batch.previous == number
+                number = batch.sequence_number
                 blocks = apply(blocks, batch.events)
                 await asyncio.sleep(pause_s)
         return blocks

@@ -1,0 +1,1 @@
+"""How a replica is chosen: pure functions of a snapshot."""
