@@ -14,7 +14,12 @@ BUILT_IN = ("kv_aware", "least_load", "power_of_two", "round_robin", "consistent
 class KvAwareConfig(Settings):
     """Weights and scales of the policy kv_aware. All costs are milliseconds; load and KV pressure always count."""
 
-    prefill_weight: float = Field(1.0, ge=0.0, le=1000.0, description="Of computing what is not cached of the prompt")
+    prefill_weight: float = Field(
+        2.0,
+        ge=0.0,
+        le=1000.0,
+        description="Of computing what is not cached of the prompt: it delays this request, and those that run there",
+    )
     queue_weight: float = Field(1.0, ge=0.0, le=1000.0, description="Of computing the prompts before it")
     load_weight: float = Field(1.0, gt=0.0, le=1000.0)
     kv_pressure_weight: float = Field(1.0, gt=0.0, le=1000.0)

@@ -11,6 +11,8 @@ from cluster.router.snapshot import Floats, PoolSnapshot, RequestShape
 
 __all__ = ["Scorer", "kv_pressure_ms", "lateness_ms", "load_ms", "prefill_ms", "queue_ms", "session_ms"]
 
+SEAT_WAIT = 10.0
+
 Scorer = Callable[[RequestShape, PoolSnapshot], Floats]
 
 
@@ -34,10 +36,12 @@ def queue_ms(default_tokens_per_s: float) -> Scorer:
 
 
 def load_ms(full_ms: float) -> Scorer:
-    """Sharing steps with running requests, waiting for a seat: `full_ms` when every seat is taken, and so on beyond."""
+    """Sharing steps with running requests: `full_ms` when every seat is taken. Whoever finds no seat waits for answers
+    to end, which takes far longer than a step: beyond the last seat the cost rises ten times as fast."""
 
     def score(request: RequestShape, pool: PoolSnapshot) -> Floats:
-        return full_ms * (pool.requests / pool.seats)
+        without_seat = np.maximum(pool.requests + 1 - pool.seats, 0)
+        return full_ms * ((pool.requests + SEAT_WAIT * without_seat) / pool.seats)
 
     return score
 

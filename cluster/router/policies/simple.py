@@ -6,6 +6,8 @@ from cluster.router.snapshot import Costs, Floats, PoolSnapshot, RequestShape
 
 __all__ = ["ConsistentHash", "LeastLoad", "PowerOfTwo", "RoundRobin"]
 
+FEW = 4  # requests that overload no replica, however idle the others are
+
 
 class LeastLoad:
     """Requests for each seat."""
@@ -48,7 +50,7 @@ class ConsistentHash:
         drawn = _mixed(pool.identity ^ np.uint64(request.key))
         ranks = np.empty(len(pool))
         ranks[np.argsort(drawn)[::-1]] = np.arange(len(pool))
-        bound = np.ceil(self._max_imbalance * (pool.requests.sum() + 1) / len(pool))
+        bound = max(FEW, np.ceil(self._max_imbalance * (pool.requests.sum() + 1) / len(pool)))
         return {"rank": ranks, "overload": np.where(pool.requests + 1 > bound, float(len(pool)), 0.0)}
 
 

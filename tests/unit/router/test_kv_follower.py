@@ -1,0 +1,111 @@
+"""Event streams over real gRPC: breaks, gaps, restarts."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import grpc
+from outrider.v1 import verifier_pb2 as pb
+from outrider.v1 import verifier_pb2_grpc
+
+from cluster.router.kv_follower import KvFollower
+from cluster.router.membership import ReplicaRecord
+from tests.unit.router.pools import Rig, record
+from workers.rpc.channels import open_channel, start_server
+
+Script = Sequence[Sequence[pb.KvEventsResponse]]
+
+
+def message(number: int, *stored: int, previous: int | None = None, **fields: Any) -> pb.KvEventsResponse:
+    """The change with this number; a snapshot when `cleared`."""
+    before = number - 1 if previous is None else previous
+    values = {"incarnation": 1, "previous_sequence_number": before, "load": pb.ReplicaLoad(running_requests=number)}
+    return pb.KvEventsResponse(sequence_number=number, stored_block_hashes=stored, **(values | fields))
+
+
+class Scripted(verifier_pb2_grpc.VerifierServiceServicer):
+    """Each stream sends the next part of the script and breaks; the last one stays open."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = list(script)
+        self.asked: list[tuple[int, int]] = []
+
+    async def KvEvents(
+        self, request: pb.KvEventsRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[pb.KvEventsResponse]:
+        self.asked.append((request.incarnation, request.after_sequence_number))
+        part, last = self.script.pop(0), not self.script
+        for one in part:
+            yield one
+        if last:
+            await asyncio.Event().wait()
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "scripted")
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def _follow(
+    script: Script, expected: set[int], after: Callable[[KvFollower, Rig], None] | None = None
+) -> Scripted:
+    """Follow replica "a" until the index holds `expected` of it and the script has been played."""
+    service, rig = Scripted(script), Rig(())
+    server = await start_server([lambda s: verifier_pb2_grpc.add_VerifierServiceServicer_to_server(service, s)])
+    channel = open_channel(server.address)
+    stub: verifier_pb2_grpc.VerifierServiceAsyncStub = verifier_pb2_grpc.VerifierServiceStub(channel)
+    follower = KvFollower(rig.pool, lambda record, request: stub.KvEvents(request))
+    replica = replace(record("a"), address=server.address)
+    follower.update([replica])
+    await _until(lambda: not service.script and rig.pool.index._blocks.get(0, set()) == expected)
+    if after is not None:
+        after(follower, rig)
+    await follower.close()
+    await channel.close()
+    await server.stop(None)
+    return service
+
+
+async def test_a_snapshot_and_changes() -> None:
+    def check(follower: KvFollower, rig: Rig) -> None:
+        assert rig.pool.load(("a", 1)).running_requests == 6
+
+    changes = [message(4, 1, 2, cleared=True), message(5, 3), message(6, removed_block_hashes=[1])]
+    service = await _follow([changes], {2, 3}, check)
+    assert service.asked == [(1, 0)]
+
+
+async def test_a_broken_stream_goes_on_behind_the_last_number() -> None:
+    service = await _follow([[message(1, 1, cleared=True), message(2, 2)], [message(5, 3, previous=2)]], {1, 2, 3})
+    assert service.asked == [(1, 0), (1, 2)]
+
+
+async def test_a_gap_is_asked_for_again() -> None:
+    script = [[message(1, 1, cleared=True), message(3, 3)], [message(3, 2, 3, previous=1)]]
+    service = await _follow(script, {1, 2, 3})
+    assert service.asked == [(1, 0), (1, 1)]
+
+
+async def test_a_new_snapshot_replaces_everything() -> None:
+    await _follow([[message(1, 1, cleared=True)], [message(9, 7, cleared=True)]], {7})
+
+
+async def test_another_process_under_the_address_is_not_believed() -> None:
+    def check(follower: KvFollower, rig: Rig) -> None:
+        assert rig.pool.index.num_blocks == 0
+
+    await _follow([[message(1, 1, cleared=True, incarnation=9)], [message(1, cleared=True)]], set(), check)
+
+
+async def test_replicas_that_go_are_forgotten() -> None:
+    def check(follower: KvFollower, rig: Rig) -> None:
+        nobody: list[ReplicaRecord] = []
+        follower.update(nobody)
+        assert len(rig.pool.table) == 0
+        assert rig.pool.index.num_blocks == 0
+        assert not follower._tasks
+
+    await _follow([[message(1, 1, cleared=True)]], {1}, check)

@@ -1,0 +1,122 @@
+"""Policies and their settings."""
+
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from cluster.config.routing import PoolRouting
+from cluster.router.policies.base import cheapest_first
+from cluster.router.policies.registry import build_policy
+from tests.unit.router.pools import Rig, request
+from workers.core.errors import ConfigurationError
+
+
+def loads(rig: Rig, times: int) -> Counter[str]:
+    return Counter(rig.chosen(request(range(i, i + 64))) for i in range(times))
+
+
+def test_round_robin_takes_turns_whatever_the_load() -> None:
+    rig = Rig(settings={"policy": "round_robin"})
+    rig.report("a", running_requests=8)
+    assert loads(rig, 9) == {"a": 3, "b": 3, "c": 3}
+
+
+def test_least_load() -> None:
+    rig = Rig(settings={"policy": "least_load"})
+    rig.report("a", running_requests=4)
+    assert loads(rig, 8) == {"b": 4, "c": 4}
+
+
+def test_power_of_two_never_takes_the_most_loaded_of_two() -> None:
+    rig = Rig(("a", "b"), settings={"policy": "power_of_two"})
+    rig.report("a", running_requests=20)
+    assert loads(rig, 10) == {"b": 10}
+    even = Rig(tuple("abcdefgh"), settings={"policy": "power_of_two"})
+    assert max(loads(even, 80).values()) <= 13
+
+
+def test_consistent_hash_keeps_sessions_and_moves_few() -> None:
+    names = tuple("abcdefgh")
+    homes = {}
+    for gone in ("", "c"):
+        rig = Rig(tuple(name for name in names if name != gone), settings={"policy": "consistent_hash"})
+        homes[gone] = {}
+        for number in range(100):
+            choice = rig.choose(request(session_id=f"s{number}"))
+            rig.pool.release(choice.records[0])
+            homes[gone][number] = choice.records[0].replica_id
+    assert len(set(homes[""].values())) == 8
+    assert all(homes["c"][n] == home for n, home in homes[""].items() if home != "c")
+
+
+def test_consistent_hash_bounds_the_load_of_a_popular_session() -> None:
+    rig = Rig(tuple("abcd"), settings={"policy": "consistent_hash", "max_imbalance": 1.5})
+    popular = Counter(rig.chosen(request(session_id="one")) for _ in range(40))
+    assert max(popular.values()) <= 15
+
+
+def test_without_a_session_the_beginning_of_the_prompt_is_hashed() -> None:
+    rig = Rig(tuple("abcd"), settings={"policy": "consistent_hash"})
+    start = list(range(256))
+    choices = [rig.choose(request([*start, *range(5000 + 100 * i, 5100 + 100 * i)])) for i in range(2)]
+    assert choices[0].records[0] == choices[1].records[0]
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.0, 1.0, 2.5, np.inf, np.nan]), st.integers(0, 5)), min_size=1))
+def test_the_pick(rows: list[tuple[float, int]]) -> None:
+    total, last_chosen = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
+    order = cheapest_first(total, last_chosen)
+    assert sorted(order) == [i for i, row in enumerate(rows) if np.isfinite(row[0])]
+    assert [rows[i] for i in order] == sorted(rows[i] for i in order)
+
+
+class _NoCosts:
+    pass
+
+
+class _WithOptions:
+    def __init__(self, zone: str) -> None:
+        self.zone = zone
+
+    def costs(self, request: object, pool: object) -> dict[str, object]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "problem"),
+    [
+        ("nowhere.at_all:Policy", {}, "No module named 'nowhere'"),
+        ("cluster.router.pool:Missing", {}, "has no attribute 'Missing'"),
+        ("tests.unit.router.test_policies:_NoCosts", {}, "has no method `costs"),
+        ("tests.unit.router.test_policies:_WithOptions", {"zones": 1}, "does not take the options {'zones': 1}"),
+    ],
+)
+def test_classes_that_cannot_be_had(policy: str, options: dict[str, object], problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(problem)):
+        build_policy(PoolRouting(policy=policy, options=options))
+
+
+def test_a_class_of_ones_own() -> None:
+    config = PoolRouting(policy="tests.unit.router.test_policies:_WithOptions", options={"zone": "a"})
+    assert build_policy(config).zone == "a"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"policy": "best"}, "should match pattern"),
+        ({"options": {"a": 1}}, "options are for policies of your own; policy is kv_aware"),
+        ({"kv_aware": {"load_weight": 0.0}}, "greater than 0"),
+        ({"kv_aware": {"kv_pressure_weight": 0.0}}, "greater than 0"),
+        ({"kv_aware": {"kv_pressure_begins_at": 1.0}}, "less than 1"),
+        ({"kv_aware": {"prefill_wieght": 1.0}}, "Extra inputs are not permitted"),
+    ],
+)
+def test_settings_that_are_refused(settings: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        PoolRouting(**settings)  # type: ignore[arg-type]
