@@ -30,7 +30,10 @@ class KvAwareConfig(Settings):
     kv_pressure_begins_at: float = Field(0.7, ge=0.0, lt=1.0, description="Share of the K/V cache that is free of cost")
     session_ms: float = Field(50.0, ge=0.0, le=1e6, description="Cost of leaving the replica of the session")
     default_prefill_tokens_per_s: float = Field(
-        2000.0, gt=0.0, le=1e9, description="Until a replica has measured its own rate"
+        2000.0,
+        gt=0.0,
+        le=1e9,
+        description="Until the replicas of the pool have measured theirs, of which the median counts",
     )
 
 

@@ -27,7 +27,7 @@ __all__ = ["DraftEngine", "Runner"]
 
 logger = logging.getLogger(__name__)
 
-PREFILL_TOKENS = 16  # of a forward that shows how fast prompts are computed; with fewer it shows what a forward costs
+PREFILL_TOKENS = 64  # of a forward that shows how fast prompts are computed; with fewer it shows what a forward costs
 SPARE_KEYS = 64
 
 

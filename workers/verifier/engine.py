@@ -29,7 +29,7 @@ __all__ = ["VerifierEngine"]
 
 logger = logging.getLogger(__name__)
 
-PREFILL_TOKENS = 16  # of a step that shows how fast prompts are computed; with fewer it shows what a step costs
+PREFILL_TOKENS = 64  # of a step that shows how fast prompts are computed; with fewer it shows what a step costs
 
 Clock = Callable[[], float]
 """Monotonic seconds."""

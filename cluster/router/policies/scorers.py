@@ -41,7 +41,8 @@ def load_ms(full_ms: float) -> Scorer:
 
     def score(request: RequestShape, pool: PoolSnapshot) -> Floats:
         without_seat = np.maximum(pool.requests + 1 - pool.seats, 0)
-        return full_ms * ((pool.requests + SEAT_WAIT * without_seat) / pool.seats)
+        share: Floats = (pool.requests + SEAT_WAIT * without_seat) / pool.seats
+        return full_ms * share
 
     return score
 
@@ -83,5 +84,9 @@ def lateness_ms() -> Scorer:
     return score
 
 
-def _tokens_per_ms(pool: PoolSnapshot, default_tokens_per_s: float) -> Floats:
-    return np.where(pool.prefill_tokens_per_s > 0, pool.prefill_tokens_per_s, default_tokens_per_s) / 1e3
+def _tokens_per_ms(pool: PoolSnapshot, default_tokens_per_s: float) -> float:
+    """One rate for the whole pool, the median. Replicas of a pool are alike, and what one measures depends on its
+    prompts: one that finds most of them in its cache computes short rests, slowly for each token, and would be punished
+    for its cache."""
+    known = pool.prefill_tokens_per_s[pool.prefill_tokens_per_s > 0]
+    return (float(np.median(known)) if len(known) else default_tokens_per_s) / 1e3

@@ -105,3 +105,35 @@ async def test_a_client_that_vanishes_frees_the_blocks(two_engines: _Cluster) ->
     info = await two_engines.service.get_server_info(pb.GetServerInfoRequest())
     assert [replica.running_requests for replica in info.replicas] == [0, 0]
     assert all(replica.free_kv_blocks == replica.total_kv_blocks for replica in info.replicas)
+
+
+async def test_conversations_stay_where_their_blocks_are(two_engines: _Cluster) -> None:
+    """What the gateway believes to be cached is what the verifier then finds, also of answers."""
+    chats = [list(range(10 + 100 * i, 90 + 100 * i)) for i in range(4)]
+    homes: dict[int, set[str]] = {i: set() for i in range(4)}
+    for turn in range(3):
+        for i, tokens in enumerate(chats):
+            message = ask(max_tokens=40, ignore_eos=True)
+            message.request_id = f"{i}-{turn}"
+            message.tokens.token_ids.extend(tokens)
+            await _announced(two_engines)
+            responses = await _run(two_engines, message)
+            decision = two_engines.service.explain_routing(message.request_id)[0]
+            assert decision.candidates[0].cached_tokens == finished_of(responses).stats.cached_prompt_tokens
+            assert decision.candidates[0].cached_tokens >= (len(tokens) - 15 if turn else 0)
+            homes[i].add(decision.candidates[0].replica_id)
+            tokens += [*tokens_of(responses), 7, 8, 9]
+    assert all(len(home) == 1 for home in homes.values())
+    assert len(set.union(*homes.values())) == 2
+
+
+async def _announced(cluster: _Cluster) -> None:
+    """Wait until the gateway has heard of everything that the engines hold."""
+    pool = cluster.service._pool
+    pool.refresh()
+    async with asyncio.timeout(60):
+        while any(
+            pool._verifiers.index.held_by(number) != len(server.engine.events._blocks)
+            for number, server in enumerate(cluster.servers)
+        ):
+            await asyncio.sleep(0.01)

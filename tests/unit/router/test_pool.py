@@ -26,6 +26,14 @@ def test_the_holder_of_the_prefix_is_chosen() -> None:
     assert (choice.decision.prompt_tokens, choice.decision.num_replicas, choice.decision.num_chosen) == (64, 3, 1)
 
 
+def test_a_replica_that_only_computes_short_rests_is_not_punished_for_it() -> None:
+    """Each step has a price of its own: few tokens in a step look slow."""
+    rig = Rig()
+    rig.report("b", prefill_tokens_per_s=100.0)
+    rig.holds("b", request(), 8)
+    assert rig.chosen() == "b"
+
+
 def test_a_salt_sees_no_blocks_of_others() -> None:
     rig = Rig()
     rig.holds("b", request(), 16)

@@ -1,0 +1,190 @@
+"""What routing by prefix caches is worth: four small verifiers, a gateway, and prompts that share their beginnings.
+
+python -m benchmarks.routing [--requests 160] [--rounds 3]
+
+A real Ray, real gRPC, real processes; the verifiers' model is a random one of 8 layers. In each round every policy gets
+the same requests, eight at a time, in caches that no run before it has filled. The caches hold the beginnings of a
+quarter of the prompts, and what runs. Without sharing, prompts of the same lengths have nothing in common.
+Writes benchmarks/results/routing.json.
+"""
+
+import argparse
+import asyncio
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import yaml
+from outrider import AsyncClient, Generation, Speculation
+
+from cluster.local import LocalCluster, free_port
+
+__all__ = ["Run", "document", "main", "prompts_of", "summarize"]
+
+POLICIES = ("kv_aware", "power_of_two", "round_robin")
+WORKLOADS = ("shared", "unshared")
+VERIFIERS = 4
+GROUPS, PREFIX, SUFFIX, OUTPUT = 16, 768, 24, 8  # prompts with equal beginnings; tokens
+CONCURRENCY = 8
+BLOCK = 16
+VOCABULARY = 512
+SERVICER = "outrider.v1.generation_pb2_grpc.add_GenerationServiceServicer_to_server"
+
+
+@dataclass(frozen=True)
+class Run:
+    """All requests of one workload under one policy."""
+
+    workload: str
+    policy: str
+    requests: int
+    prompt_tokens: int
+    hit_tokens: int
+    ttft_p50_ms: float
+    ttft_p95_ms: float
+    output_tokens_per_s: float
+
+
+def document(target: Path, policy: str, ports: tuple[int, int]) -> dict[str, Any]:
+    """Serve's file. Caches for a quarter of the beginnings and two running requests."""
+    blocks = -(-GROUPS * PREFIX // (4 * BLOCK)) + 2 * -(-(PREFIX + SUFFIX + OUTPUT) // BLOCK)
+    actor = {"num_cpus": 0.1}
+    verifier = {
+        "model": {"model": str(target), "dtype": "float32", "num_threads": 1},
+        "kv_cache": {"block_size": BLOCK, "num_blocks": blocks},
+        "method": "none",
+        "max_running_requests": 8,
+    }
+    args = {
+        "model_name": "small",
+        "target": {"num_replicas": VERIFIERS, "ray_actor_options": actor, "config": verifier},
+        "gateway": {"ray_actor_options": actor, "routing": {"verifiers": {"policy": policy}}},
+    }
+    application = {"name": "outrider", "route_prefix": "/", "import_path": "cluster.app:build", "args": args}
+    return {
+        "proxy_location": "HeadOnly",
+        "http_options": {"host": "127.0.0.1", "port": ports[1]},
+        "grpc_options": {"port": ports[0], "grpc_servicer_functions": [SERVICER]},
+        "applications": [application],
+    }
+
+
+def prompts_of(workload: str, count: int, seed: int) -> list[list[int]]:
+    """Token ids. Shared: one of 16 beginnings, drawn evenly, and an end of its own."""
+    draw = random.Random(seed)
+
+    def tokens(number: int) -> list[int]:
+        return [draw.randrange(3, VOCABULARY) for _ in range(number)]
+
+    beginnings = [tokens(PREFIX) for _ in range(GROUPS)]
+    if workload == "shared":
+        return [[*draw.choice(beginnings), *tokens(SUFFIX)] for _ in range(count)]
+    return [tokens(PREFIX + SUFFIX) for _ in range(count)]
+
+
+async def drive(address: str, prompts: Sequence[list[int]], salt: str) -> tuple[list[Generation], float]:
+    """Answers, and seconds that they took together."""
+    free = asyncio.Semaphore(CONCURRENCY)
+    async with AsyncClient(address, timeout=600.0) as client:
+
+        async def one(prompt: list[int]) -> Generation:
+            async with free:
+                return await client.generate(
+                    token_ids=prompt,
+                    max_tokens=OUTPUT,
+                    temperature=0.0,
+                    ignore_eos=True,
+                    cache_salt=salt,
+                    speculation=Speculation.off(),
+                )
+
+        started = time.perf_counter()
+        answers = await asyncio.gather(*map(one, prompts))
+        return answers, time.perf_counter() - started
+
+
+def run_of(workload: str, policy: str, answers: Sequence[Generation], seconds: float) -> Run:
+    times = sorted(one.stats.time_to_first_token_ms for one in answers)
+    return Run(
+        workload,
+        policy,
+        len(answers),
+        prompt_tokens=sum(one.stats.prompt_tokens for one in answers),
+        hit_tokens=sum(one.stats.cached_prompt_tokens for one in answers),
+        ttft_p50_ms=median(times),
+        ttft_p95_ms=times[int(0.95 * len(times))],
+        output_tokens_per_s=sum(one.stats.output_tokens for one in answers) / seconds,
+    )
+
+
+def summarize(runs: Sequence[Run]) -> dict[str, Any]:
+    """kv_aware against each other policy: medians over rounds of the ratios within a round."""
+
+    def ratio(workload: str, policy: str, name: str) -> float:
+        of = {p: [getattr(r, name) for r in runs if (r.workload, r.policy) == (workload, p)] for p in POLICIES}
+        return float(median(own / max(other, 1e-9) for own, other in zip(of["kv_aware"], of[policy], strict=True)))
+
+    return {
+        policy: {
+            "shared_hit_tokens": ratio("shared", policy, "hit_tokens"),
+            "shared_ttft_p50": ratio("shared", policy, "ttft_p50_ms"),
+            "shared_throughput": ratio("shared", policy, "output_tokens_per_s"),
+            "unshared_throughput": ratio("unshared", policy, "output_tokens_per_s"),
+        }
+        for policy in POLICIES[1:]
+    }
+
+
+def measure(requests: int, rounds: int) -> list[Run]:
+    from cluster.config.loader import load_config
+    from workers.models.tiny import build_tiny_model
+
+    runs = []
+    with tempfile.TemporaryDirectory() as name, LocalCluster(num_cpus=4, log=print) as cluster:
+        folder = Path(name)
+        target = build_tiny_model(
+            folder / "target", hidden_size=256, num_layers=8, num_heads=8, num_kv_heads=4, context_length=1024
+        )
+        cluster.start_ray()
+        ports = free_port(), free_port()
+        for number in range(rounds):
+            for policy in POLICIES:
+                path = folder / "serve.yaml"
+                path.write_text(yaml.safe_dump(document(target, policy, ports)))
+                cluster.deploy(load_config(path).serve_config)
+                cluster.wait_ready(600.0)
+                address = f"127.0.0.1:{cluster.grpc_port}"
+                for workload in WORKLOADS:
+                    prompts = prompts_of(workload, requests, number)
+                    asyncio.run(drive(address, prompts[:CONCURRENCY], f"warm {number} {policy} {workload}"))
+                    answers, seconds = asyncio.run(drive(address, prompts, f"{number} {policy} {workload}"))
+                    runs.append(run_of(workload, policy, answers, seconds))
+                    print(runs[-1])
+    return runs
+
+
+def main() -> None:
+    """Measure, write, and print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=160)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    runs = measure(arguments.requests, arguments.rounds)
+    ratios = summarize(runs)
+    from benchmarks.provenance import RESULTS
+    from workers.core.provenance import provenance, write_result
+
+    targets = {"shared_hit_tokens": 3.0, "shared_ttft_p50": 0.5, "unshared_throughput": 0.97}
+    result = {"kv_aware_to": ratios, "targets": targets, "runs": [asdict(run) for run in runs]}
+    write_result(RESULTS / "routing.json", result, provenance(["python", "-m", "benchmarks.routing"]))
+    for policy, row in ratios.items():
+        print(f"kv_aware / {policy}: " + "  ".join(f"{name} {value:.2f}" for name, value in row.items()))
+
+
+if __name__ == "__main__":
+    main()
