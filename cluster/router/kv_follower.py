@@ -71,6 +71,8 @@ class KvFollower:
                     position, pause_s = message.sequence_number, FIRST_PAUSE_S
             except (grpc.aio.AioRpcError, TimeoutError) as error:
                 reason = error.code().name if isinstance(error, grpc.aio.AioRpcError) else "silence"
+                if reason == grpc.StatusCode.UNIMPLEMENTED.name:  # allowed: what we send there ourselves is known
+                    return
                 logger.info("KV events of %s broke off (%s)", record.replica_id, reason)
             finally:
                 stream.cancel()  # no effect on one that has ended

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -49,23 +50,29 @@ async def _until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def _follow(
-    script: Script, expected: set[int], after: Callable[[KvFollower, Rig], None] | None = None
-) -> Scripted:
-    """Follow replica "a" until the index holds `expected` of it and the script has been played."""
-    service, rig = Scripted(script), Rig(())
+@asynccontextmanager
+async def follow(service: verifier_pb2_grpc.VerifierServiceServicer, rig: Rig) -> AsyncIterator[KvFollower]:
+    """A follower of the one replica "a", which the service is."""
     server = await start_server([lambda s: verifier_pb2_grpc.add_VerifierServiceServicer_to_server(service, s)])
     channel = open_channel(server.address)
     stub: verifier_pb2_grpc.VerifierServiceAsyncStub = verifier_pb2_grpc.VerifierServiceStub(channel)
     follower = KvFollower(rig.pool, lambda record, request: stub.KvEvents(request))
-    replica = replace(record("a"), address=server.address)
-    follower.update([replica])
-    await _until(lambda: not service.script and rig.pool.index._blocks.get(0, set()) == expected)
-    if after is not None:
-        after(follower, rig)
-    await follower.close()
-    await channel.close()
-    await server.stop(None)
+    follower.update([replace(record("a"), address=server.address)])
+    try:
+        yield follower
+    finally:
+        await follower.close()
+        await channel.close()
+        await server.stop(None)
+
+
+async def play(script: Script, expected: set[int], check: Callable[[KvFollower, Rig], None] | None = None) -> Scripted:
+    """Follow until the index holds `expected` and the whole script has been played."""
+    service, rig = Scripted(script), Rig(())
+    async with follow(service, rig) as follower:
+        await _until(lambda: not service.script and rig.pool.index._blocks.get(0, set()) == expected)
+        if check is not None:
+            check(follower, rig)
     return service
 
 
@@ -74,30 +81,30 @@ async def test_a_snapshot_and_changes() -> None:
         assert rig.pool.load(("a", 1)).running_requests == 6
 
     changes = [message(4, 1, 2, cleared=True), message(5, 3), message(6, removed_block_hashes=[1])]
-    service = await _follow([changes], {2, 3}, check)
+    service = await play([changes], {2, 3}, check)
     assert service.asked == [(1, 0)]
 
 
 async def test_a_broken_stream_goes_on_behind_the_last_number() -> None:
-    service = await _follow([[message(1, 1, cleared=True), message(2, 2)], [message(5, 3, previous=2)]], {1, 2, 3})
+    service = await play([[message(1, 1, cleared=True), message(2, 2)], [message(5, 3, previous=2)]], {1, 2, 3})
     assert service.asked == [(1, 0), (1, 2)]
 
 
 async def test_a_gap_is_asked_for_again() -> None:
     script = [[message(1, 1, cleared=True), message(3, 3)], [message(3, 2, 3, previous=1)]]
-    service = await _follow(script, {1, 2, 3})
+    service = await play(script, {1, 2, 3})
     assert service.asked == [(1, 0), (1, 1)]
 
 
 async def test_a_new_snapshot_replaces_everything() -> None:
-    await _follow([[message(1, 1, cleared=True)], [message(9, 7, cleared=True)]], {7})
+    await play([[message(1, 1, cleared=True)], [message(9, 7, cleared=True)]], {7})
 
 
 async def test_another_process_under_the_address_is_not_believed() -> None:
     def check(follower: KvFollower, rig: Rig) -> None:
         assert rig.pool.index.num_blocks == 0
 
-    await _follow([[message(1, 1, cleared=True, incarnation=9)], [message(1, cleared=True)]], set(), check)
+    await play([[message(1, 1, cleared=True, incarnation=9)], [message(1, cleared=True)]], set(), check)
 
 
 async def test_replicas_that_go_are_forgotten() -> None:
@@ -108,4 +115,21 @@ async def test_replicas_that_go_are_forgotten() -> None:
         assert rig.pool.index.num_blocks == 0
         assert not follower._tasks
 
-    await _follow([[message(1, 1, cleared=True)]], {1}, check)
+    await play([[message(1, 1, cleared=True)]], {1}, check)
+
+
+async def test_who_has_no_events_is_asked_once() -> None:
+    class Silent(verifier_pb2_grpc.VerifierServiceServicer):
+        calls = 0
+
+        async def KvEvents(
+            self, request: pb.KvEventsRequest, context: grpc.aio.ServicerContext[Any, Any]
+        ) -> AsyncIterator[pb.KvEventsResponse]:
+            self.calls += 1
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no events here")
+            yield pb.KvEventsResponse()
+
+    service, rig = Silent(), Rig(())
+    async with follow(service, rig) as follower:
+        await _until(lambda: all(task.done() for task in follower._tasks.values()))
+    assert service.calls == 1
