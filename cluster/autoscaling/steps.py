@@ -1,0 +1,90 @@
+"""From a wish to a step: hysteresis, windows, step limits, bounds."""
+
+import math
+from dataclasses import dataclass, replace
+
+from cluster.autoscaling.snapshot import PoolState, PoolView
+from cluster.config.autoscaling import PoolScaling, StepLimits
+
+__all__ = ["Step", "bounded", "observe", "take_step"]
+
+EPSILON = 1e-9  # 3.0000000000000004 replicas are three
+READY_CHANGE = 0.05  # share of the running replicas whose coming or going is a change
+
+
+@dataclass(frozen=True)
+class Step:
+    """`replicas` is within the pool's bounds."""
+
+    replicas: int
+    reason: str
+    state: PoolState
+
+
+def bounded(replicas: int, pool: PoolView) -> int:
+    return max(pool.min_replicas, min(pool.max_replicas, replicas))
+
+
+def observe(pool: PoolView, state: PoolState, now_s: float) -> PoolState:
+    """Note since when the number of running replicas has been about the same."""
+    changed = state.ready_since_s is None or abs(pool.current - state.ready) > READY_CHANGE * state.ready
+    return replace(state, ready=pool.current, ready_since_s=now_s) if changed else state
+
+
+def take_step(
+    pool: PoolView, state: PoolState, scaling: PoolScaling, least: float, most: float | None, now_s: float
+) -> Step:
+    """`least`: replicas that the load asks for at least; `most`: the same if every missing replica were fully used.
+
+    None for `most`: too many signals are missing to give anything up.
+    """
+    target = pool.target
+    up = least > target * (1.0 + scaling.tolerance) + EPSILON
+    down = not up and most is not None and most < target * (1.0 - scaling.tolerance) - EPSILON
+    if up:
+        wanted = bounded(math.ceil(least - EPSILON), pool)
+        return _up(pool, state, scaling.up, wanted, now_s)
+    state = replace(state, up_since_s=None)
+    if down and most is not None:
+        wanted = bounded(math.ceil(most - EPSILON), pool)
+        return _down(pool, state, scaling.down, wanted, now_s)
+    state = replace(state, down_since_s=None)
+    return Step(bounded(target, pool), "within tolerance", state)
+
+
+def _up(pool: PoolView, state: PoolState, limits: StepLimits, wanted: int, now_s: float) -> Step:
+    """As far as was wanted all through the window."""
+    target = pool.target
+    since = now_s if state.up_since_s is None else state.up_since_s
+    least = wanted if state.up_since_s is None else min(wanted, state.up_least)
+    state = replace(state, up_since_s=since, up_least=least, down_since_s=None)
+    if least <= target:
+        return Step(bounded(target, pool), "at the upper bound", state)
+    if now_s - since < limits.window_s:
+        return Step(bounded(target, pool), f"waits until more is wanted for {limits.window_s:g} s", state)
+    if state.last_up_s is not None and now_s - state.last_up_s < limits.period_s:
+        return Step(bounded(target, pool), f"waits {limits.period_s:g} s between two steps up", state)
+    step = min(least, target + _largest(limits, target))
+    state = replace(state, up_since_s=None, last_up_s=now_s)
+    return Step(bounded(step, pool), "up" if step == least else "up, as far as a step may go", state)
+
+
+def _down(pool: PoolView, state: PoolState, limits: StepLimits, wanted: int, now_s: float) -> Step:
+    """As far as was enough all through the window."""
+    target = pool.target
+    since = now_s if state.down_since_s is None else state.down_since_s
+    most = wanted if state.down_since_s is None else max(wanted, state.down_most)
+    state = replace(state, down_since_s=since, down_most=most)
+    if most >= target:
+        return Step(bounded(target, pool), "at the lower bound", state)
+    if now_s - since < limits.window_s:
+        return Step(bounded(target, pool), f"waits until less is enough for {limits.window_s:g} s", state)
+    if state.last_down_s is not None and now_s - state.last_down_s < limits.period_s:
+        return Step(bounded(target, pool), f"waits {limits.period_s:g} s between two steps down", state)
+    step = max(most, target - _largest(limits, target))
+    state = replace(state, down_since_s=None, last_down_s=now_s)
+    return Step(bounded(step, pool), "down" if step == most else "down, as far as a step may go", state)
+
+
+def _largest(limits: StepLimits, target: int) -> int:
+    return max(limits.max_replicas, int(target * limits.max_percent / 100.0))
