@@ -1,4 +1,4 @@
-"""A model of a cluster that is just good enough to try a policy on: queues, seats, and replicas that take time to start.
+"""A model of a cluster, just good enough to try a policy on: queues, seats, and replicas that take time to start.
 
 It is a fluid: load is spread evenly over the replicas of a pool, requests come and go in fractions. Requests occupy a
 seat for `service_s`, longer the fuller the verifiers are. A replica that is asked for runs after `start_s`.

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from cluster.autoscaling.decide import decide
@@ -116,14 +117,14 @@ def replay(
     verifiers: PoolBounds,
     drafters: PoolBounds | None,
 ) -> Replay:
-    """Deterministic. `trace` as `read_trace` returns it; `drafters` None: there is no such pool, or it is not scaled."""
+    """Deterministic. `trace` as `read_trace` returns it; `drafters` None: there is no such pool."""
     cluster = ClusterModel(model, verifiers.first, drafters.first if drafters else None)
     state, result = State(), Replay()
     proposed = {"verifiers": verifiers.first, "drafters": drafters.first if drafters else 0}
     verifier_bounds = (verifiers.minimum, verifiers.maximum)
     drafter_bounds = (drafters.minimum, drafters.maximum) if drafters else (0, 0)
     start_s, next_s = trace[0].time_s, 0.0
-    for point, following in zip(trace, trace[1:], strict=False):
+    for point, following in pairwise(trace):
         while cluster.now_s < following.time_s - start_s - 1e-9:
             step_s = min(STEP_S, following.time_s - start_s - cluster.now_s)
             flow = cluster.advance(step_s, point.requests_per_s, point.accepted_per_tree)
@@ -183,5 +184,5 @@ def _summary(pool: str, targets: Sequence[int], events: Sequence[Event]) -> Pool
         last=targets[-1],
         ups=sum(change > 0 for change in changes),
         downs=sum(change < 0 for change in changes),
-        reversals=sum((a > 0) != (b > 0) for a, b in zip(changes, changes[1:], strict=False)),
+        reversals=sum((a > 0) != (b > 0) for a, b in pairwise(changes)),
     )

@@ -85,10 +85,8 @@ def synthesize(kind: Kind, *, base: float, peak: float, duration_s: float) -> li
     points = []
     for index in range(POINTS + 1):
         share = index / POINTS
-        if kind == "ramp":
-            height = min(1.0, max(0.0, 5 * share - 1))
-        else:
-            height = (1 - math.cos(2 * math.pi * share)) / 2
+        wave = (1 - math.cos(2 * math.pi * share)) / 2
+        height = min(1.0, max(0.0, 5 * share - 1)) if kind == "ramp" else wave
         points.append(LoadPoint(share * duration_s, base + (peak - base) * height))
     return points
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Config", "IMPORT_PATH", "load_config", "our_application"]
 
 IMPORT_PATH = "cluster.app:build"
+POLICY = "cluster.deployments.autoscaling:Policy"  # as in cluster.app, which takes long to import
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ def load_config(path: Path | str) -> Config:
         args = OutriderArgs.model_validate(application.get("args") or {})
     except ValidationError as error:
         raise _wrong(path, explain(error, OutriderArgs, prefix)) from None
+    problem = autoscaling_problem(args, application.get("autoscaling_policy"))
+    if problem is not None:
+        raise _wrong(path, f"applications.{index}.{problem}")
     try:
         serve_config = ServeDeploySchema.model_validate(document)
     except ValidationError as error:
@@ -69,6 +73,31 @@ def our_application(document: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]
     if len(ours) != 1:
         raise ConfigurationError(f"applications: exactly one needs `import_path: {IMPORT_PATH}`, found {len(ours)}")
     return ours[0]
+
+
+def autoscaling_problem(args: OutriderArgs, policy: object) -> str | None:
+    """What does not fit between `args` and the application's own `autoscaling_policy`, which is not part of them."""
+    if policy is not None and not isinstance(policy, dict):
+        return f"autoscaling_policy: a mapping is needed, such as {{policy_function: {POLICY}}}"
+    pools = {"target": args.target, "draft": args.draft}
+    limits = {name: pool.autoscaling for name, pool in pools.items() if pool is not None and pool.autoscaling}
+    if policy is None:
+        if "drafters_per_verifier" in args.autoscaling.model_fields_set:
+            return (
+                "args.autoscaling.drafters_per_verifier: pools that are scaled one by one keep no ratio; add "
+                f"autoscaling_policy: {{policy_function: {POLICY}}} to the application"
+            )
+        return None
+    for name, one in limits.items():
+        if one.policy is not None:
+            return f"args.{name}.autoscaling.policy: the application's autoscaling_policy would replace it; remove one"
+    if str(policy.get("policy_function", "")).replace(":", ".") != POLICY.replace(":", "."):
+        return None  # the user's own
+    if not limits:
+        return "autoscaling_policy: it scales nothing; give args.target or args.draft `autoscaling` with bounds"
+    if policy.get("policy_kwargs"):
+        return "autoscaling_policy.policy_kwargs: this policy has none; its settings stand in args.autoscaling"
+    return None
 
 
 def _check_keys(value: object, model: type[BaseModel], path: Path, where: tuple[str, ...]) -> None:

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from cluster.config.autoscaling import PoolAutoscaling
 from workers.core.config import DrafterConfig, ModelConfig, VerifierConfig
 
 __all__ = ["ActorOptions", "DrafterPool", "Pool", "Settings", "VerifierPool"]
@@ -35,7 +36,8 @@ class ActorOptions(Settings):
 class Pool(Settings):
     """Common to all pools."""
 
-    num_replicas: int = Field(1, ge=1, le=10_000)
+    num_replicas: int = Field(1, ge=1, le=10_000, description="Fixed; not together with autoscaling")
+    autoscaling: PoolAutoscaling | None = Field(None, description="None = num_replicas, always")
     ray_actor_options: ActorOptions = ActorOptions()
     max_replicas_per_node: int | None = Field(None, ge=1, le=100, description="None = no limit")
     graceful_shutdown_timeout_s: float = Field(
@@ -43,6 +45,15 @@ class Pool(Settings):
     )
     health_check_period_s: float = Field(2.0, gt=0.0, le=600.0)
     health_check_timeout_s: float = Field(30.0, gt=0.0, le=3600.0)
+
+    @model_validator(mode="after")
+    def _one_number(self) -> Self:
+        if self.autoscaling is not None and "num_replicas" in self.model_fields_set:
+            raise ValueError(
+                "num_replicas and autoscaling exclude each other: remove num_replicas (autoscaling.initial_replicas "
+                "says how many start first), or remove autoscaling"
+            )
+        return self
 
 
 class VerifierPool(Pool):

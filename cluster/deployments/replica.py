@@ -31,6 +31,7 @@ class EngineServer(Protocol):
 
     async def stop(self) -> None: ...
     def check_health(self) -> None: ...
+    def load_signals(self) -> dict[str, float]: ...
 
     def info(self) -> Mapping[str, object]:
         """With `model`, `model_fingerprint`, `tokenizer_hash` and `kv_block_size`."""
@@ -75,6 +76,13 @@ class EngineReplica:
         The load is no business of Serve's routers: gateways hear of it on the KV event streams, twice a second.
         """
         return self._record.to_metadata()
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """Asked by Serve where the pool is autoscaled; reaches the policy (`cluster.deployments.autoscaling`).
+
+        Floats only: Serve stops asking for good when the first answer holds anything else.
+        """
+        return self._server.load_signals()
 
     async def check_health(self) -> None:
         """Raises when the engine cannot serve any more; Serve then replaces the replica."""

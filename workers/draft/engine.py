@@ -111,6 +111,10 @@ class DraftEngine:
         return 1e3 / rate if rate else 0.0
 
     @property
+    def max_sessions(self) -> int:
+        return self._book.max_sessions
+
+    @property
     def num_pruned_trees(self) -> int:
         """Trees that gave way to others because the pool was full."""
         return self._book.memory.num_pruned
@@ -212,6 +216,8 @@ class DraftEngine:
                 self._drain(wait=idle)
                 self._busy_since = self._clock()
                 idle = not self.step() and not self.prepare()
+                if not idle:
+                    self.counters.busy_s += self._clock() - self._busy_since
                 self._busy_since = None
         except Exception as error:  # the thread's last words; check_health tells the replica
             logger.exception("the draft engine failed")

@@ -11,6 +11,7 @@ from outrider.v1 import draft_pb2_grpc
 
 from workers.core.config import DrafterConfig
 from workers.core.errors import UnavailableError
+from workers.core.sliding import SlidingDeltas
 from workers.draft.engine import DraftEngine
 from workers.draft.outbox import StreamHub
 from workers.draft.service import DraftService
@@ -28,6 +29,7 @@ __all__ = ["DraftServer"]
 
 GRACE_S = 1.0  # given to open streams when the server stops
 DRAIN_POLL_S = 0.05
+WINDOW_S = 60.0  # of what is reported for autoscaling
 
 
 class DraftServer:
@@ -50,6 +52,7 @@ class DraftServer:
         self.engine = self._build_engine(config, loaded)
         self._service = DraftService(self.engine, self._hub, self.identity, self._events)
         self._server: RunningServer | None = None
+        self._deltas = SlidingDeltas(WINDOW_S, time.monotonic)
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
         """Start the engine and the gRPC server; returns its address "host:port"."""
@@ -83,6 +86,25 @@ class DraftServer:
     def check_health(self) -> None:
         """Raise `UnavailableError` when the engine has failed or is stuck."""
         self.engine.check_health()
+
+    def load_signals(self) -> dict[str, float]:
+        """For autoscaling: sessions, and what happened in the last minute."""
+        counters = self.engine.counters
+        grown, seconds = self._deltas.update(
+            {
+                "busy": counters.busy_s,
+                "proposed_nodes": counters.proposed_nodes,
+                "hits": counters.hits,
+                "misses": counters.misses,
+            }
+        )
+        busy_s = grown.pop("busy")
+        return {
+            "sessions": float(self.engine.num_sessions),
+            "max_sessions": float(self.engine.max_sessions),
+            "busy": min(1.0, busy_s / seconds) if seconds > 0 else 0.0,
+            **{name: float(value) for name, value in grown.items()},
+        }
 
     def info(self) -> dict[str, object]:
         """Small, JSON-able description for discovery."""

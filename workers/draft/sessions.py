@@ -46,6 +46,7 @@ class DraftCounters:
     closed: int = 0
     failures: int = 0
     stale_messages: int = 0
+    busy_s: float = 0.0  # spent on iterations that had something to do
 
 
 class SessionBook:
@@ -68,7 +69,7 @@ class SessionBook:
         self._storage = storage
         self._model = model
         self._limits = limits
-        self._max_sessions = max_sessions
+        self.max_sessions = max_sessions
         self._counters = counters
         self._buffer = RowBuffer(model.device)
         self._clock = 0  # counts opens and commits
@@ -140,8 +141,8 @@ class SessionBook:
     def _refusal(self, opening: SessionOpening) -> tuple[SessionErrorCode, str] | None:
         if not self.accepting:
             return SessionErrorCode.OVER_CAPACITY, "the drafter is shutting down"
-        if len(self.sessions) >= self._max_sessions:
-            return SessionErrorCode.OVER_CAPACITY, f"all {self._max_sessions} sessions are in use"
+        if len(self.sessions) >= self.max_sessions:
+            return SessionErrorCode.OVER_CAPACITY, f"all {self.max_sessions} sessions are in use"
         if len(opening.token_ids) > self._model.context_length:
             return (
                 SessionErrorCode.CONTEXT_LENGTH,

@@ -27,33 +27,33 @@ class UnionProposer:
 
     def __init__(self, first: Proposer, lookup: NgramProposer) -> None:
         self.in_process = first.in_process
-        self._first = first
+        self.first = first
         self._lookup = lookup
         self._drawn: dict[int, bool] = {}  # whether the other's children are draws that must not be meddled with
 
     def attach(self, target: TargetAccess) -> None:
         """See `DraftsWithTarget`."""
-        if isinstance(self._first, DraftsWithTarget):
-            self._first.attach(target)
+        if isinstance(self.first, DraftsWithTarget):
+            self.first.attach(target)
 
     def open(self, session: DraftSession) -> None:
         request = session.request
         self._drawn[session.key] = request.rule is VerificationRule.REJECTION and not request.sampling.greedy
-        self._first.open(session)
+        self.first.open(session)
         self._lookup.open(session)
 
     def wait(self, wants: Mapping[int, Want], timeout_s: float) -> None:
-        self._first.wait(wants, timeout_s)
+        self.first.wait(wants, timeout_s)
 
     def due(self, wants: Mapping[int, Want]) -> dict[int, tuple[float | None, float]]:
         """See `ReportsArrivals`. Lookup is there at once; the other is worth the same wait as alone."""
-        return self._first.due(wants) if isinstance(self._first, ReportsArrivals) else {}
+        return self.first.due(wants) if isinstance(self.first, ReportsArrivals) else {}
 
     def collect(self, wants: Mapping[int, Want]) -> dict[int, Proposal]:
         halves = {key: replace(want, budget=_half(want.budget)) for key, want in wants.items()}
         found = self._lookup.collect(halves)
         trees = {key: found[key].tree if key in found else TokenTree.empty() for key in wants}
-        drafted = self._first.collect({key: _narrower(want, trees[key]) for key, want in wants.items()})
+        drafted = self.first.collect({key: _narrower(want, trees[key]) for key, want in wants.items()})
         alone = {key: want for key, want in wants.items() if key not in drafted}
         united = {
             key: unite(proposal, trees[key], wants[key].budget, drawn=self._drawn.get(key, True))
@@ -62,19 +62,19 @@ class UnionProposer:
         return {**self._lookup.collect(alone), **united}
 
     def commit(self, updates: Sequence[CommitUpdate]) -> None:
-        self._first.commit(updates)
+        self.first.commit(updates)
         self._lookup.commit(updates)
 
     def close(self, key: int) -> None:
         self._drawn.pop(key, None)
-        self._first.close(key)
+        self.first.close(key)
         self._lookup.close(key)
 
     def flush(self) -> None:
-        self._first.flush()
+        self.first.flush()
 
     def shutdown(self) -> None:
-        self._first.shutdown()
+        self.first.shutdown()
         self._lookup.shutdown()
 
 

@@ -20,6 +20,7 @@ from workers.text.output_text import OutputText
 from workers.text.tokenizer import Tokenizer
 from workers.verifier.finish import finish_of
 from workers.verifier.limits import EngineLimits
+from workers.verifier.load_meter import LoadMeter
 from workers.verifier.request_state import OutputSink, RequestState
 from workers.verifier.scheduler import Scheduler
 from workers.verifier.speculation import Committed, Speculation
@@ -56,6 +57,8 @@ class VerifierEngine:
         self._scheduler = scheduler
         self._speculation = speculation
         self._limits = limits
+        self.load = LoadMeter(clock)
+        speculation.load = self.load.counters
         self._tokenizer = tokenizer
         self.events = events
         self._max_waiting = max_waiting
@@ -98,6 +101,7 @@ class VerifierEngine:
                 raise OverloadedError(f"the queue of this verifier is full ({self._max_waiting} requests); try again")
             self._inbox.append(state)
             self._states[state.key] = state
+            self.load.counters.arrived += 1
             self._wake.notify()
         return state.key
 
@@ -139,6 +143,11 @@ class VerifierEngine:
     def prefill_tokens_per_s(self) -> float:
         """Measured in steps that are mostly prefill; 0 before the first."""
         return self._prefill.per_second
+
+    @property
+    def kv_usage(self) -> float:
+        """Share of the K/V blocks that running requests hold."""
+        return 1.0 - self._kv_cache.num_free_blocks / self._kv_cache.num_blocks
 
     @property
     def max_running(self) -> int:
@@ -235,6 +244,7 @@ class VerifierEngine:
                 state.stats.time_to_first_token_ms = (self._clock() - state.arrived_at) * 1e3
             tree, accepted = result.proposal.tree, min(len(result.accepted_nodes), kept)
             state.stats.record_step(tree.max_depth, len(tree), accepted, kept)
+            self.load.committed(state.key, state.arrived_at, kept, len(tree), accepted)
             tokens, logprobs = result.token_ids[:kept], result.logprobs[:kept]
             if finish is None:
                 state.sink.push(StepOutput(state.request.request_id, tokens, logprobs))
@@ -265,6 +275,7 @@ class VerifierEngine:
         return UnavailableError(f"this verifier {why}; try another")
 
     def _forget(self, state: RequestState) -> None:
+        self.load.ended(state.key)
         with self._wake:
             del self._states[state.key]
             if state in self._inbox:

@@ -10,6 +10,8 @@ from outrider.v1 import verifier_pb2_grpc
 
 from workers.core.config import VerifierConfig
 from workers.models.loader import load_model
+from workers.proposers.remote import RemoteProposer
+from workers.proposers.union import UnionProposer
 from workers.rpc.by_hand import run_by_hand
 from workers.rpc.channels import RunningServer, start_server
 from workers.verifier.assembly import build_engine
@@ -65,6 +67,21 @@ class VerifierServer:
     def check_health(self) -> None:
         """Raise `UnavailableError` when the engine has failed."""
         self.engine.check_health()
+
+    def load_signals(self) -> dict[str, float]:
+        """For autoscaling: what is going on, and the last minute; latencies are -1 where there was none."""
+        engine = self.engine
+        proposer = self._proposer.first if isinstance(self._proposer, UnionProposer) else self._proposer
+        remote = proposer.counters if isinstance(proposer, RemoteProposer) else None
+        return {
+            "running": float(engine.num_running),
+            "waiting": float(engine.num_waiting),
+            "seats": float(engine.max_running),
+            "kv_usage": engine.kv_usage,
+            **engine.load.window(
+                proposals=0.0 if remote is None else remote.proposals, late=0.0 if remote is None else remote.late
+            ),
+        }
 
     def info(self) -> dict[str, object]:
         """Small, JSON-able description for discovery."""

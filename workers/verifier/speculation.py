@@ -11,6 +11,7 @@ from workers.proposers.base import CommitUpdate, DraftSession, Proposer, Reports
 from workers.scheduling.controller import BudgetController, Choice
 from workers.scheduling.step_cost import StepLoad
 from workers.verifier.budget_trace import BudgetTrace
+from workers.verifier.load_meter import LoadCounters
 from workers.verifier.request_state import RequestState, ScheduledRequest
 from workers.verifier.step import StepResult
 
@@ -49,6 +50,7 @@ class Speculation:
         self._max_tokens = max_tokens_per_step
         self._clock = clock
         self._trace = trace
+        self.load = LoadCounters()  # the engine puts its own here
         self._known: set[int] = set()  # keys that the controller has
         self._wait_ms = 0.0
         self._draft_ms = 0.0
@@ -102,6 +104,8 @@ class Speculation:
         if self._proposer.in_process:
             self._draft_ms = (self._clock() - started) * 1e3
         budgets = {key: want.budget for key, want in wants.items()}
+        self.load.demanded_nodes += sum(budget.max_nodes for budget in budgets.values())
+        self.load.delivered_nodes += sum(len(proposal.tree) for proposal in proposals.values())
         # Trees that the client insists on may push roots of later requests into the next step; others may not.
         forced = any(s.request.mode is SpeculationMode.ON for s in decoding)
         room = self._max_tokens - (1 if forced else len(decoding))

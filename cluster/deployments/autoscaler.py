@@ -1,0 +1,195 @@
+"""Between Serve's controller and the pure decision of `cluster.autoscaling`.
+
+It runs inside the controller, on its event loop, and an exception there would stop all applications from being
+reconciled. So nothing here waits for anything, and whatever goes wrong leads to the present number of replicas.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ray.serve.autoscaling_policy import replica_queue_length_autoscaling_policy
+
+from cluster.autoscaling.decide import decide
+from cluster.autoscaling.snapshot import DrafterSignals, PoolDecision, PoolView, Snapshot, State, VerifierSignals
+from cluster.config.autoscaling import AutoscalingSettings
+
+__all__ = ["DRAFTERS", "VERIFIERS", "Autoscaler", "Reports"]
+
+VERIFIERS = "TargetVerifier"
+DRAFTERS = "DraftProposer"
+NONE = -1.0  # what replicas report for a latency that they have not seen
+
+logger = logging.getLogger("ray.serve")
+
+Clock = Callable[[], float]
+
+
+class Reports:
+    """The last report of each replica of a deployment, with its age on the controller's own clock.
+
+    A report is new when its time stamp is: clocks of other machines are compared with themselves only.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[Any, tuple[float, float]] = {}  # replica: its time stamp, ours at first sight
+
+    def read(self, raw: Mapping[str, Mapping[Any, Any]], now_s: float) -> dict[Any, tuple[float, dict[str, float]]]:
+        """By replica: age in seconds, and values by name. `raw` as in `AutoscalingContext.raw_metrics`."""
+        values: dict[Any, dict[str, float]] = {}
+        stamps: dict[Any, float] = {}
+        for name, by_replica in raw.items():
+            for replica, series in by_replica.items():
+                if len(series):
+                    last = series[-1]
+                    values.setdefault(replica, {})[name] = float(last.value)
+                    stamps[replica] = max(stamps.get(replica, last.timestamp), last.timestamp)
+        seen = {}
+        for replica, stamp in stamps.items():
+            before = self._seen.get(replica)
+            seen[replica] = before if before is not None and before[0] == stamp else (stamp, now_s)
+        self._seen = seen
+        return {replica: (now_s - seen[replica][1], found) for replica, found in values.items()}
+
+
+class Autoscaler:
+    """Takes all contexts of an application (its policy), or one (a deployment's policy), as Serve does."""
+
+    def __init__(self, clock: Clock) -> None:
+        """`clock`: monotonic seconds."""
+        self._clock = clock
+        self._state = State()
+        self._reports = {VERIFIERS: Reports(), DRAFTERS: Reports()}
+        self._given: Mapping[str, Any] | None = None
+        self._settings = AutoscalingSettings()
+        self._decided_s: float | None = None
+        self._targets: dict[str, int] = {}
+        self._proposed: dict[str, int] = {}
+        self._told: set[str] = set()
+
+    def __call__(self, contexts: Any) -> tuple[Any, dict[Any, Any]]:
+        """Never raises. `{DeploymentID: context}` gives `{DeploymentID: replicas}`, one context gives one number."""
+        if not isinstance(contexts, dict):
+            return self._scale({contexts.deployment_name: contexts})[contexts.deployment_name], {}
+        by_name = {identifier.name: context for identifier, context in contexts.items()}
+        answer = self._scale(by_name)
+        return {identifier: answer[identifier.name] for identifier in contexts}, {}
+
+    def _scale(self, contexts: Mapping[str, Any]) -> dict[str, int | float]:
+        answer: dict[str, int | float] = {name: context.target_num_replicas for name, context in contexts.items()}
+        try:
+            answer |= self._engine_pools(contexts)
+            if not self._settings.dry_run:
+                answer |= self._others(contexts)
+        except Exception as error:  # noqa: BLE001  # whatever it is: Serve must go on
+            self._tell_once(f"autoscaling holds all pools as they are: {type(error).__name__}: {error}", error)
+        return answer
+
+    def _others(self, contexts: Mapping[str, Any]) -> dict[str, int | float]:
+        """Gateways: by the requests that Serve sees, with Serve's own delays."""
+        return {
+            name: replica_queue_length_autoscaling_policy(context)[0]
+            for name, context in contexts.items()
+            if name not in self._reports
+        }
+
+    def _engine_pools(self, contexts: Mapping[str, Any]) -> dict[str, int]:
+        pools = {name: contexts[name] for name in self._reports if name in contexts}
+        if not pools:
+            return {}
+        self._read_settings(next(iter(pools.values())), alone=len(contexts) == 1)
+        now_s = self._clock()
+        if self._decided_s is None or now_s - self._decided_s >= self._settings.interval_s:
+            self._decided_s = now_s
+            snapshot = Snapshot(
+                now_s,
+                self._view(VERIFIERS, pools, now_s, verifier_signals),
+                self._view(DRAFTERS, pools, now_s, drafter_signals),
+            )
+            decision = decide(snapshot, self._settings, self._state)
+            self._state = decision.state
+            for name, one in ((VERIFIERS, decision.verifiers), (DRAFTERS, decision.drafters)):
+                if one is not None:
+                    self._targets[name] = one.target
+                    self._report(name, one, pools[name].target_num_replicas)
+        return {name: self._targets[name] for name in pools if name in self._targets}
+
+    def _view(
+        self, name: str, pools: Mapping[str, Any], now_s: float, signals: Callable[[float, dict[str, float]], Any]
+    ) -> PoolView | None:
+        context = pools.get(name)
+        if context is None:
+            return None
+        reports = self._reports[name].read(context.raw_metrics or {}, now_s)
+        found = (signals(age_s, values) for age_s, values in reports.values())
+        return PoolView(
+            current=context.current_num_replicas,
+            target=context.target_num_replicas,
+            min_replicas=context.capacity_adjusted_min_replicas,
+            max_replicas=context.capacity_adjusted_max_replicas,
+            replicas=tuple(one for one in found if one is not None),
+        )
+
+    def _read_settings(self, context: Any, *, alone: bool) -> None:
+        """`cluster.app` puts them where a change of the deployment's configuration brings new ones."""
+        given = context.config.policy.policy_kwargs
+        if given == self._given:
+            return
+        self._settings = AutoscalingSettings.model_validate(given)
+        self._given = given
+        if context.config.upscale_delay_s or context.config.downscale_delay_s:
+            self._tell_once("autoscaling: upscale_delay_s and downscale_delay_s of this pool must be 0 in Serve")
+        if alone and self._settings.drafters_per_verifier != AutoscalingSettings().drafters_per_verifier:
+            self._tell_once(
+                "autoscaling: drafters_per_verifier has no effect without the application's autoscaling_policy"
+            )
+
+    def _report(self, name: str, one: PoolDecision, target: int) -> None:
+        """Into the controller's log, whenever something changes."""
+        if one.proposed != self._proposed.get(name, target):
+            verb = "would scale" if self._settings.dry_run else "scales"
+            logger.info("autoscaling %s %s from %d to %d: %s", verb, name, target, one.proposed, "; ".join(one.reasons))
+        self._proposed[name] = one.proposed
+
+    def _tell_once(self, text: str, error: Exception | None = None) -> None:
+        """Once for each kind: this runs ten times a second."""
+        kind = text if error is None else type(error).__name__
+        if kind not in self._told:
+            self._told.add(kind)
+            logger.error(text, exc_info=error)
+
+
+def verifier_signals(age_s: float, values: Mapping[str, float]) -> VerifierSignals | None:
+    """None when the report is not one of a verifier's."""
+    try:
+        return VerifierSignals(
+            age_s=age_s,
+            running=values["running"],
+            waiting=values["waiting"],
+            seats=values["seats"],
+            kv_usage=values["kv_usage"],
+            arrived=values["arrived"],
+            finished=values["finished"],
+            ttft_ms=_latency(values["ttft_ms"]),
+            itl_ms=_latency(values["itl_ms"]),
+            demanded_nodes=values["demanded_nodes"],
+            delivered_nodes=values["delivered_nodes"],
+            proposals=values["proposals"],
+            late=values["late"],
+            trees=values["trees"],
+            accepted=values["accepted"],
+        )
+    except KeyError:
+        return None
+
+
+def drafter_signals(age_s: float, values: Mapping[str, float]) -> DrafterSignals | None:
+    """None when the report is not one of a drafter's."""
+    try:
+        return DrafterSignals(age_s, values["sessions"], values["max_sessions"], values["busy"])
+    except KeyError:
+        return None
+
+
+def _latency(ms: float) -> float | None:
+    return None if ms == NONE else ms
