@@ -126,7 +126,7 @@ def _missing(pool: PoolView, fresh: int, settings: AutoscalingSettings) -> _Miss
 def _ground(pool: PoolView, state: PoolState, scaling: PoolScaling, fresh: int, now_s: float) -> Ground:
     settled = state.ready_since_s is not None and now_s - state.ready_since_s >= scaling.settle_s
     calm = state.drained_s is None or now_s - state.drained_s >= scaling.settle_s
-    return Ground(running=fresh, target=pool.target, settled=settled, calm=calm)
+    return Ground(fresh, pool.target, settled=settled, starting=pool.target > pool.current, calm=calm)
 
 
 def _held(

@@ -30,12 +30,16 @@ class Ground:
     running: int  # replicas with fresh signals
     target: int
     settled: bool  # their number has been the same for settle_s
+    starting: bool = False  # more are on their way
     calm: bool = True  # and no queue was draining all that time: latencies are those of today's load
 
     def relative(self, replicas: float, *, latency: bool = False) -> float:
-        """Bounded, and not above the present target while replicas come and go."""
+        """Bounded, and not above the present target while replicas come and go.
+
+        Latencies wait for starting replicas too: they grow with a queue, not with the load.
+        """
         bounded = min(replicas, MAX_RATIO * self.running)
-        trusted = self.settled and (self.calm or not latency)
+        trusted = self.settled and not (latency and (self.starting or not self.calm))
         return bounded if trusted else min(bounded, float(self.target))
 
 
@@ -166,7 +170,7 @@ def drafter_wishes(
         wish, text = count * ratio, why
         if wish > most:
             wish, text = most, f"{why}, but more drafters would lie idle"
-        wishes[name] = Wish(ground.relative(wish), text)
+        wishes[name] = Wish(ground.relative(wish, latency=True), text)
     return wishes
 
 

@@ -2,6 +2,7 @@
 
 import typer
 
+from cluster.cli.autoscale import app as autoscale_app
 from cluster.cli.convert import app as convert_app
 from cluster.cli.generate import generate
 from cluster.cli.model import app as model_app
@@ -23,6 +24,7 @@ app.command("serve")(serve)
 app.command("generate")(generate)
 app.command("status")(status)
 app.command("probe")(probe)
+app.add_typer(autoscale_app, name="autoscale")
 app.add_typer(convert_app, name="convert")
 app.add_typer(model_app, name="model")
 app.add_typer(train_app, name="train")
