@@ -150,6 +150,7 @@ class ClusterModel:
             kv_usage=min(1.0, running * self.model.kv_per_request),
             arrived=sum(flow.arrived for flow in flows) / count,
             finished=sum(flow.finished for flow in flows) / count,
+            refused=sum(flow.refused for flow in flows) / count,
             ttft_ms=_p95(flows),
             itl_ms=self.model.itl_ms * (1 + self.model.slowdown * self._fullness()),
             demanded_nodes=demanded,

@@ -30,6 +30,7 @@ class VerifierSignals:
     kv_usage: float  # 0 to 1
     arrived: float = 0.0  # requests accepted into its queue
     finished: float = 0.0
+    refused: float = 0.0  # because the queue was full: what arrived is then less than what came
     ttft_ms: float | None = None  # p95; None = no request got a first token
     itl_ms: float | None = None  # p95
     demanded_nodes: float = 0.0  # draft nodes that steps had room for

@@ -60,6 +60,7 @@ class Load:
     kv: float
     arrived: float
     finished: float
+    refused: float
     saturated: bool  # more wait than should: seats and memory are full, whatever the load is
 
     @staticmethod
@@ -74,6 +75,7 @@ class Load:
             kv=sum(one.kv_usage for one in signals),
             arrived=sum(one.arrived for one in signals),
             finished=sum(one.finished for one in signals),
+            refused=sum(one.refused for one in signals),
             saturated=waiting > scaling.target_waiting_requests * len(signals),
         )
 
@@ -93,7 +95,7 @@ class Load:
     @property
     def draining(self) -> bool:
         flow = self.flow
-        return self.saturated and flow is not None and flow < 1.0
+        return self.saturated and flow is not None and flow < 1.0 and not self.refused
 
     def ease(self, ground: Ground) -> float:
         """What remains of the running requests when those that had waited are through; 1 where none had."""
@@ -121,13 +123,16 @@ def _load_wishes(load: Load, scaling: VerifierScaling, ground: Ground) -> dict[s
     if load.draining:
         return {"queue": Wish(min(float(ground.target), MAX_RATIO * load.count), f"{text}: the queue is draining")}
     flow = load.flow or 1.0
-    backlog = min(load.waiting, max(load.seats / 4, scaling.target_waiting_requests * load.count))
-    queue = max(float(load.count), load.running / carried) + backlog / carried
-    return {
+    wishes = {
         "kv": Wish(ground.relative(kv * flow), memory),
-        "running": Wish(ground.relative(load.running * flow / carried), text),
-        "queue": Wish(ground.relative(queue), text),
+        "running": Wish(ground.relative(max(load.count, load.running * flow / carried)), text),
     }
+    if load.flow is None or load.refused:  # the flow is not known, or there is more than can be seen
+        backlog = min(load.waiting, max(load.seats / 4, scaling.target_waiting_requests * load.count))
+        queue = max(float(load.count), load.running / carried) + backlog / carried
+        refused = f", {load.refused:.0f} refused" if load.refused else ""
+        wishes["queue"] = Wish(ground.relative(queue), text + refused)
+    return wishes
 
 
 def _latency_wishes(

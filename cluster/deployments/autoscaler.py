@@ -170,6 +170,7 @@ def verifier_signals(age_s: float, values: Mapping[str, float]) -> VerifierSigna
             kv_usage=values["kv_usage"],
             arrived=values["arrived"],
             finished=values["finished"],
+            refused=values["refused"],
             ttft_ms=_latency(values["ttft_ms"]),
             itl_ms=_latency(values["itl_ms"]),
             demanded_nodes=values["demanded_nodes"],

@@ -98,6 +98,7 @@ class VerifierEngine:
             if self._stopping or self._failure is not None:
                 raise self._unavailable()
             if len(self._inbox) + len(self._scheduler.waiting) >= self._max_waiting + self._free_seats():
+                self.load.counters.refused += 1
                 raise OverloadedError(f"the queue of this verifier is full ({self._max_waiting} requests); try again")
             self._inbox.append(state)
             self._states[state.key] = state

@@ -20,6 +20,7 @@ class LoadCounters:
 
     arrived: int = 0
     finished: int = 0
+    refused: int = 0  # because the queue was full
     demanded_nodes: int = 0  # draft nodes that steps had room for
     delivered_nodes: int = 0  # of these, there in time
     trees: int = 0  # verified
@@ -65,6 +66,7 @@ class LoadMeter:
             {
                 "arrived": counters.arrived,
                 "finished": counters.finished,
+                "refused": counters.refused,
                 "demanded_nodes": counters.demanded_nodes,
                 "delivered_nodes": counters.delivered_nodes,
                 "trees": counters.trees,

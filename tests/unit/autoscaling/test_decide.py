@@ -63,6 +63,8 @@ def reasons(verifiers: PoolView, settings: AutoscalingSettings | None = None) ->
         (verifier(running=12, kv_usage=0.99), 5),  # memory, not seats
         (verifier(running=32, waiting=20), 7),  # seats are full and a quarter of them waits
         (verifier(running=32, waiting=20, arrived=60, finished=30), 9),  # the flow says how many
+        (verifier(running=32, waiting=20, arrived=30, finished=30), 6),
+        (verifier(running=32, waiting=20, arrived=30, finished=30, refused=1), 7),  # more than can be seen
         (verifier(running=32, waiting=20, arrived=30, finished=60), 4),  # full, but the queue drains
     ],
 )
@@ -160,7 +162,7 @@ def test_nothing_known_holds() -> None:
 
 
 def test_missing_signals_never_shrink_but_may_grow_a_pool() -> None:
-    idle, busy, old = verifier(running=0), verifier(running=32, waiting=2), verifier(age_s=31)
+    idle, busy, old = verifier(running=0, kv_usage=0.0), verifier(running=32, waiting=2), verifier(age_s=31)
     assert verifier_target([idle, idle, idle, old]) == 4
     assert "no step down" in reasons(pool([idle, idle, idle, old]))
     assert verifier_target([busy, busy, busy, busy, old], current=5) == 6
@@ -235,6 +237,7 @@ verifiers_any = st.builds(
     kv_usage=shares,
     arrived=amounts,
     finished=amounts,
+    refused=amounts,
     ttft_ms=latencies,
     itl_ms=latencies,
     demanded_nodes=amounts,
@@ -314,7 +317,7 @@ def test_missing_or_stale_signals_never_shrink_a_pool(
         for before, after in ((verifiers, decision.verifiers), (drafters, decision.drafters)):
             assert after is not None
             fresh = sum(one.age_s <= chosen.stale_after_s for one in before.replicas)
-            if before.current == 0 or before.current - fresh > chosen.max_missing_share * before.current or not fresh:
+            if before.current - fresh > chosen.max_missing_share * before.current or not fresh:
                 held = max(before.min_replicas, min(before.max_replicas, before.target))
                 assert after.proposed >= held
                 assert fresh or after.proposed == held or "for each of" in after.reasons[-1]

@@ -62,14 +62,14 @@ def test_a_load_step_is_followed_without_swinging(rate: float, start_s: float) -
 
 
 def test_after_a_spike_it_comes_down_again() -> None:
-    result = run(synthesize("spike", base=5.0, peak=15.0, duration_s=7200.0), first=4)
+    result = run(synthesize("spike", base=5.0, peak=15.0, duration_s=7200.0), first=3)
     assert max(row.verifier_target for row in result.rows) >= result.most_needed
     assert result.rows[-1].verifier_target <= 4
     assert reversals(result)["verifiers"] == 1
 
 
 def test_a_day_goes_up_and_down_once() -> None:
-    result = run(synthesize("diurnal", base=5.0, peak=50.0, duration_s=20_000.0), first=4)
+    result = run(synthesize("diurnal", base=5.0, peak=50.0, duration_s=20_000.0), first=3)
     assert reversals(result) == {"verifiers": 1, "drafters": 1}
     assert result.refused == 0
     fixed = max(row.verifiers for row in result.rows) * result.rows[-1].time_s
