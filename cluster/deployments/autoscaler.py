@@ -5,6 +5,7 @@ reconciled. So nothing here waits for anything, and whatever goes wrong leads to
 """
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ __all__ = ["DRAFTERS", "VERIFIERS", "Autoscaler", "Reports"]
 
 VERIFIERS = "TargetVerifier"
 DRAFTERS = "DraftProposer"
+REPEAT_S = 300.0
 NONE = -1.0  # what replicas report for a latency that they have not seen
 
 logger = logging.getLogger("ray.serve")
@@ -64,7 +66,7 @@ class Autoscaler:
         self._settings = AutoscalingSettings()
         self._decided_s: float | None = None
         self._targets: dict[str, int] = {}
-        self._proposed: dict[str, int] = {}
+        self._said: dict[str, tuple[int, float]] = {}  # by pool: the number that was logged last, and when
         self._told: set[str] = set()
 
     def __call__(self, contexts: Any) -> tuple[Any, dict[Any, Any]]:
@@ -111,7 +113,7 @@ class Autoscaler:
             for name, one in ((VERIFIERS, decision.verifiers), (DRAFTERS, decision.drafters)):
                 if one is not None:
                     self._targets[name] = one.target
-                    self._report(name, one, pools[name].target_num_replicas)
+                    self._report(name, one, pools[name].target_num_replicas, now_s)
         return {name: self._targets[name] for name in pools if name in self._targets}
 
     def _view(
@@ -144,12 +146,18 @@ class Autoscaler:
                 "autoscaling: drafters_per_verifier has no effect without the application's autoscaling_policy"
             )
 
-    def _report(self, name: str, one: PoolDecision, target: int) -> None:
-        """Into the controller's log, whenever something changes."""
-        if one.proposed != self._proposed.get(name, target):
-            verb = "would scale" if self._settings.dry_run else "scales"
-            logger.info("autoscaling %s %s from %d to %d: %s", verb, name, target, one.proposed, "; ".join(one.reasons))
-        self._proposed[name] = one.proposed
+    def _report(self, name: str, one: PoolDecision, target: int, now_s: float) -> None:
+        """Every change into the controller's log, and now and then why there is none. A dry run repeats itself."""
+        said, said_s = self._said.get(name, (0, -math.inf))
+        if now_s - said_s < REPEAT_S and one.proposed in (said, target):
+            return
+        self._said[name] = one.proposed, now_s
+        why = "; ".join(one.reasons)
+        if one.proposed == target:
+            logger.info("autoscaling keeps %s at %d: %s", name, target, why)
+            return
+        verb = "would scale" if self._settings.dry_run else "scales"
+        logger.info("autoscaling %s %s from %d to %d: %s", verb, name, target, one.proposed, why)
 
     def _tell_once(self, text: str, error: Exception | None = None) -> None:
         """Once for each kind: this runs ten times a second."""
