@@ -11,12 +11,14 @@ from workers.core.settings import Settings
 
 __all__ = [
     "AutoscalingSettings",
+    "DownLimits",
     "DrafterScaling",
     "OwnPolicy",
     "PoolAutoscaling",
     "PoolScaling",
     "RatioBounds",
     "StepLimits",
+    "UpLimits",
     "VerifierScaling",
 ]
 
@@ -71,13 +73,37 @@ class PoolAutoscaling(Settings):
         return self
 
 
-class StepLimits(Settings):
-    """One direction of change. A step may be as large as the larger of the two limits."""
+WINDOW = "Seconds for which the wish must have lasted, without a break"
+PERIOD = "Least seconds between two steps in this direction"
+REPLICAS = "Largest step in replicas; the larger of both limits counts"
+PERCENT = "Largest step in percent of the replicas that are wanted now"
 
-    window_s: float = Field(ge=0.0, le=86_400.0, description="The wish must have lasted this long, without a break")
-    period_s: float = Field(ge=0.0, le=86_400.0, description="Least time between two steps in this direction")
-    max_replicas: int = Field(ge=1, le=10_000, description="Largest step in replicas")
-    max_percent: float = Field(ge=0.0, le=1000.0, description="Largest step in percent of the replicas that are wanted")
+
+class StepLimits(Settings):
+    """One direction of change."""
+
+    window_s: float
+    period_s: float
+    max_replicas: int
+    max_percent: float
+
+
+class UpLimits(StepLimits):
+    """How a pool grows."""
+
+    window_s: float = Field(15.0, ge=0.0, le=86_400.0, description=WINDOW)
+    period_s: float = Field(15.0, ge=0.0, le=86_400.0, description=PERIOD)
+    max_replicas: int = Field(4, ge=1, le=10_000, description=REPLICAS)
+    max_percent: float = Field(100.0, ge=0.0, le=1000.0, description=PERCENT)
+
+
+class DownLimits(StepLimits):
+    """How a pool shrinks."""
+
+    window_s: float = Field(300.0, ge=0.0, le=86_400.0, description=WINDOW)
+    period_s: float = Field(60.0, ge=0.0, le=86_400.0, description=PERIOD)
+    max_replicas: int = Field(1, ge=1, le=10_000, description=REPLICAS)
+    max_percent: float = Field(25.0, ge=0.0, le=100.0, description=PERCENT)
 
 
 class PoolScaling(Settings):
@@ -93,8 +119,8 @@ class PoolScaling(Settings):
         description="After replicas came or went, signals that only compare (queue, latencies, lateness, delivery) "
         "must not ask for more for this long; at least the window over which replicas report",
     )
-    up: StepLimits = StepLimits(window_s=15.0, period_s=15.0, max_replicas=4, max_percent=100.0)
-    down: StepLimits = StepLimits(window_s=300.0, period_s=60.0, max_replicas=1, max_percent=25.0)
+    up: UpLimits = UpLimits()
+    down: DownLimits = DownLimits()
 
 
 class VerifierScaling(PoolScaling):

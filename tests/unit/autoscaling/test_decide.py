@@ -14,7 +14,7 @@ from tests.unit.autoscaling.pools import drafter, pool, snapshot, verifier
 
 NOW_S = 1000.0
 SETTLED = PoolState(ready=4, ready_since_s=0.0)
-AT_ONCE = {"window_s": 0, "period_s": 0, "max_replicas": 1000, "max_percent": 1000}
+AT_ONCE = {"window_s": 0, "period_s": 0, "max_replicas": 1000, "max_percent": 100}
 
 
 def quick(**more: Any) -> AutoscalingSettings:

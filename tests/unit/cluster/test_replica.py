@@ -28,6 +28,9 @@ class FakeServer:
         if not self.healthy:
             raise UnavailableError("the engine has stopped")
 
+    def load_signals(self) -> dict[str, float]:
+        return {"sessions": 3.0}
+
     def info(self) -> dict[str, object]:
         return {"model": "tiny", "model_fingerprint": "f", "tokenizer_hash": "t", "vocab_size": 64, "kv_block_size": 8}
 
@@ -48,6 +51,7 @@ async def test_announces_its_server() -> None:
     assert record.address.endswith(":4711")
     assert (record.model, record.model_fingerprint, record.tokenizer_hash) == ("tiny", "f", "t")
     assert record.kv_block_size == 8
+    assert replica.record_autoscaling_stats() == {"sessions": 3.0}
     assert server.calls == ["start 0"]
 
 
