@@ -55,11 +55,12 @@ def take_step(
 def _up(pool: PoolView, state: PoolState, limits: StepLimits, wanted: int, now_s: float) -> Step:
     """As far as was wanted all through the window."""
     target = pool.target
-    since = now_s if state.up_since_s is None else state.up_since_s
-    least = wanted if state.up_since_s is None else min(wanted, state.up_least)
+    if wanted <= target:
+        return Step(bounded(target, pool), "at the upper bound", replace(state, up_since_s=None, down_since_s=None))
+    begun = state.up_since_s is not None and state.up_least > target  # the target may have moved meanwhile
+    since = state.up_since_s if begun and state.up_since_s is not None else now_s
+    least = min(wanted, state.up_least) if begun else wanted
     state = replace(state, up_since_s=since, up_least=least, down_since_s=None)
-    if least <= target:
-        return Step(bounded(target, pool), "at the upper bound", state)
     if now_s - since < limits.window_s:
         return Step(bounded(target, pool), f"waits until more is wanted for {limits.window_s:g} s", state)
     if state.last_up_s is not None and now_s - state.last_up_s < limits.period_s:
@@ -72,11 +73,12 @@ def _up(pool: PoolView, state: PoolState, limits: StepLimits, wanted: int, now_s
 def _down(pool: PoolView, state: PoolState, limits: StepLimits, wanted: int, now_s: float) -> Step:
     """As far as was enough all through the window."""
     target = pool.target
-    since = now_s if state.down_since_s is None else state.down_since_s
-    most = wanted if state.down_since_s is None else max(wanted, state.down_most)
+    if wanted >= target:
+        return Step(bounded(target, pool), "no whole replica too many", replace(state, down_since_s=None))
+    begun = state.down_since_s is not None and state.down_most < target
+    since = state.down_since_s if begun and state.down_since_s is not None else now_s
+    most = max(wanted, state.down_most) if begun else wanted
     state = replace(state, down_since_s=since, down_most=most)
-    if most >= target:
-        return Step(bounded(target, pool), "at the lower bound", state)
     if now_s - since < limits.window_s:
         return Step(bounded(target, pool), f"waits until less is enough for {limits.window_s:g} s", state)
     if state.last_down_s is not None and now_s - state.last_down_s < limits.period_s:

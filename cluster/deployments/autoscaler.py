@@ -6,7 +6,8 @@ reconciled. So nothing here waits for anything, and whatever goes wrong leads to
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from ray.serve.autoscaling_policy import replica_queue_length_autoscaling_policy
@@ -21,6 +22,9 @@ VERIFIERS = "TargetVerifier"
 DRAFTERS = "DraftProposer"
 REPEAT_S = 300.0
 NONE = -1.0  # what replicas report for a latency that they have not seen
+VERIFIER_NUMBERS = tuple(one.name for one in fields(VerifierSignals) if one.name != "age_s")  # as they are reported
+DRAFTER_NUMBERS = tuple(one.name for one in fields(DrafterSignals) if one.name != "age_s")
+LATENCIES = {VERIFIER_NUMBERS.index(name) for name in ("ttft_ms", "itl_ms")}
 
 logger = logging.getLogger("ray.serve")
 
@@ -30,28 +34,37 @@ Clock = Callable[[], float]
 class Reports:
     """The last report of each replica of a deployment, with its age on the controller's own clock.
 
-    A report is new when its time stamp is: clocks of other machines are compared with themselves only.
+    A report is new when its time stamp is: clocks of other machines are compared with themselves only. A report that
+    was read before is not read again, for there are thousands.
     """
 
-    def __init__(self) -> None:
-        self._seen: dict[Any, tuple[float, float]] = {}  # replica: its time stamp, ours at first sight
+    def __init__(self, names: Sequence[str]) -> None:
+        """`names`: of the numbers in a report; a report without one of them is none."""
+        self._names = names
+        self._seen: dict[Any, tuple[float, float, tuple[float, ...]]] = {}  # time stamp, ours at first sight, numbers
 
-    def read(self, raw: Mapping[str, Mapping[Any, Any]], now_s: float) -> dict[Any, tuple[float, dict[str, float]]]:
-        """By replica: age in seconds, and values by name. `raw` as in `AutoscalingContext.raw_metrics`."""
-        values: dict[Any, dict[str, float]] = {}
-        stamps: dict[Any, float] = {}
-        for name, by_replica in raw.items():
-            for replica, series in by_replica.items():
-                if len(series):
-                    last = series[-1]
-                    values.setdefault(replica, {})[name] = float(last.value)
-                    stamps[replica] = max(stamps.get(replica, last.timestamp), last.timestamp)
-        seen = {}
-        for replica, stamp in stamps.items():
+    def read(self, raw: Mapping[str, Mapping[Any, Any]], now_s: float) -> list[tuple[float, tuple[float, ...]]]:
+        """Age in seconds and numbers of each replica. `raw` as in `AutoscalingContext.raw_metrics`."""
+        seen: dict[Any, tuple[float, float, tuple[float, ...]]] = {}
+        for replica, row in self._rows(raw):
+            if not all(row):
+                continue
+            stamp = row[0][-1].timestamp
             before = self._seen.get(replica)
-            seen[replica] = before if before is not None and before[0] == stamp else (stamp, now_s)
+            if before is not None and before[0] == stamp:
+                seen[replica] = before
+            else:
+                seen[replica] = stamp, now_s, tuple([float(series[-1].value) for series in row])
         self._seen = seen
-        return {replica: (now_s - seen[replica][1], found) for replica, found in values.items()}
+        return [(now_s - since_s, numbers) for _, since_s, numbers in seen.values()]
+
+    def _rows(self, raw: Mapping[str, Mapping[Any, Any]]) -> Iterable[tuple[Any, Sequence[Any]]]:
+        """Each replica with its series in the order of the names."""
+        columns = [raw.get(name, {}) for name in self._names]
+        replicas = list(columns[0])
+        if all(list(column) == replicas for column in columns):  # as Serve fills them; ids are slow to look up
+            return zip(replicas, zip(*(column.values() for column in columns), strict=True), strict=True)
+        return ((replica, [column.get(replica, ()) for column in columns]) for replica in replicas)
 
 
 class Autoscaler:
@@ -61,7 +74,7 @@ class Autoscaler:
         """`clock`: monotonic seconds."""
         self._clock = clock
         self._state = State()
-        self._reports = {VERIFIERS: Reports(), DRAFTERS: Reports()}
+        self._reports = {VERIFIERS: Reports(VERIFIER_NUMBERS), DRAFTERS: Reports(DRAFTER_NUMBERS)}
         self._given: Mapping[str, Any] | None = None
         self._settings = AutoscalingSettings()
         self._decided_s: float | None = None
@@ -117,23 +130,22 @@ class Autoscaler:
         return {name: self._targets[name] for name in pools if name in self._targets}
 
     def _view(
-        self, name: str, pools: Mapping[str, Any], now_s: float, signals: Callable[[float, dict[str, float]], Any]
+        self, name: str, pools: Mapping[str, Any], now_s: float, signals: Callable[[float, Sequence[float]], Any]
     ) -> PoolView | None:
         context = pools.get(name)
         if context is None:
             return None
         reports = self._reports[name].read(context.raw_metrics or {}, now_s)
-        found = (signals(age_s, values) for age_s, values in reports.values())
         return PoolView(
             current=context.current_num_replicas,
             target=context.target_num_replicas,
             min_replicas=context.capacity_adjusted_min_replicas,
             max_replicas=context.capacity_adjusted_max_replicas,
-            replicas=tuple(one for one in found if one is not None),
+            replicas=tuple([signals(age_s, numbers) for age_s, numbers in reports]),
         )
 
     def _read_settings(self, context: Any, *, alone: bool) -> None:
-        """`cluster.app` puts them where a change of the deployment's configuration brings new ones."""
+        """`cluster.app` puts them into the policy of each deployment; the application's policy finds them there."""
         given = context.config.policy.policy_kwargs
         if given == self._given:
             return
@@ -167,38 +179,12 @@ class Autoscaler:
             logger.error(text, exc_info=error)
 
 
-def verifier_signals(age_s: float, values: Mapping[str, float]) -> VerifierSignals | None:
-    """None when the report is not one of a verifier's."""
-    try:
-        return VerifierSignals(
-            age_s=age_s,
-            running=values["running"],
-            waiting=values["waiting"],
-            seats=values["seats"],
-            kv_usage=values["kv_usage"],
-            arrived=values["arrived"],
-            finished=values["finished"],
-            refused=values["refused"],
-            ttft_ms=_latency(values["ttft_ms"]),
-            itl_ms=_latency(values["itl_ms"]),
-            demanded_nodes=values["demanded_nodes"],
-            delivered_nodes=values["delivered_nodes"],
-            proposals=values["proposals"],
-            late=values["late"],
-            trees=values["trees"],
-            accepted=values["accepted"],
-        )
-    except KeyError:
-        return None
+def verifier_signals(age_s: float, numbers: Sequence[float]) -> VerifierSignals:
+    """`numbers` in the order of VERIFIER_NUMBERS."""
+    values = [None if value == NONE and at in LATENCIES else value for at, value in enumerate(numbers)]
+    return VerifierSignals(age_s, *values)  # type: ignore[arg-type]  # None for latencies only
 
 
-def drafter_signals(age_s: float, values: Mapping[str, float]) -> DrafterSignals | None:
-    """None when the report is not one of a drafter's."""
-    try:
-        return DrafterSignals(age_s, values["sessions"], values["max_sessions"], values["busy"])
-    except KeyError:
-        return None
-
-
-def _latency(ms: float) -> float | None:
-    return None if ms == NONE else ms
+def drafter_signals(age_s: float, numbers: Sequence[float]) -> DrafterSignals:
+    """`numbers` in the order of DRAFTER_NUMBERS."""
+    return DrafterSignals(age_s, *numbers)

@@ -19,5 +19,5 @@ class Policy(Autoscaler):
     """Serve calls it about ten times a second, inside its controller."""
 
     def __init__(self, **settings: Any) -> None:
-        """`settings` are ignored: they are read from the deployments' own configuration, where they can change."""
+        """Ignored: the application's policy has no `settings`, so they are read from the deployments in any case."""
         super().__init__(time.monotonic)

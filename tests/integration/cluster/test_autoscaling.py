@@ -28,12 +28,12 @@ FAST_UP = {"window_s": 1, "period_s": 1}
 FAST_DOWN = {"window_s": 4, "period_s": 1}
 
 
-def scaled(target: Path, draft: Path) -> dict[str, Any]:
-    """The example's application, small and quick, and dry at first."""
+def scaled(target: Path, draft: Path, *, dry_run: bool) -> dict[str, Any]:
+    """The example's application, small and quick."""
     application: dict[str, Any] = copy.deepcopy(yaml.safe_load(EXAMPLE.read_text())["applications"][0])
     application |= {"name": NAME, "route_prefix": f"/{NAME}"}
     args = application["args"]
-    args["autoscaling"]["dry_run"] = True
+    args["autoscaling"]["dry_run"] = dry_run
     args["autoscaling"]["verifiers"]["target_ttft_ms"] = None  # this machine may be slow at any time
     for kind in ("verifiers", "drafters"):
         args["autoscaling"][kind]["settle_s"] = 2
@@ -47,18 +47,6 @@ def scaled(target: Path, draft: Path) -> dict[str, Any]:
         args[pool]["graceful_shutdown_timeout_s"] = 20.0
     args["target"]["config"]["max_running_requests"] = 2
     return application
-
-
-def in_earnest(application: dict[str, Any]) -> dict[str, Any]:
-    """The same, as an operator changes the policy of what runs: Serve restarts replicas when `args` change only."""
-    args = application["args"]
-    policy = {
-        "policy_function": "cluster.deployments.autoscaling:Policy",
-        "policy_kwargs": {**args["autoscaling"], "dry_run": False},
-    }
-    bounds = {"min_replicas": 1, "max_replicas": 2, "metrics_interval_s": 0.5, "look_back_period_s": 1.5}
-    scaling = {**bounds, "upscale_delay_s": 0, "downscale_delay_s": 0, "policy": policy}
-    return {**application, "deployments": [{"name": "TargetVerifier", "autoscaling_config": scaling}]}
 
 
 def deploy(nodes: LocalCluster, folder: Path, application: dict[str, Any]) -> None:
@@ -114,8 +102,7 @@ def address(nodes: LocalCluster) -> Iterator[str]:
 def test_it_follows_the_load(
     nodes: LocalCluster, address: str, tmp_path: Path, tiny_target: Path, tiny_draft: Path
 ) -> None:
-    application = scaled(tiny_target, tiny_draft)
-    deploy(nodes, tmp_path, application)
+    deploy(nodes, tmp_path, scaled(tiny_target, tiny_draft, dry_run=True))
     address = f"{address}:{nodes.grpc_port}"
     with Client(address, timeout=REPLACEMENT_S, metadata={"application": NAME}) as client:
         expected = tuple(client.generate(PROMPT, sampling=SAMPLING).token_ids)
@@ -123,7 +110,7 @@ def test_it_follows_the_load(
         with load(address, expected):
             wait_until(lambda: "would scale TargetVerifier from 1 to 2" in controller_log(), REPLACEMENT_S)
             assert (running("TargetVerifier"), running("DraftProposer")) == (1, 1)
-            deploy(nodes, tmp_path, in_earnest(application))
+            deploy(nodes, tmp_path, scaled(tiny_target, tiny_draft, dry_run=False))
             wait_until(lambda: running("TargetVerifier") == 2, REPLACEMENT_S)
         wait_until(
             lambda: (

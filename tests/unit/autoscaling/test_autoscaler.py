@@ -159,12 +159,17 @@ def test_the_age_of_a_report_is_measured_with_our_own_clock() -> None:
     assert scaled(policy, Pool(VERIFIERS, idle, stamp=-8e9))[VERIFIERS] == 1
 
 
-def test_replicas_that_are_gone_are_forgotten() -> None:
-    reports = Reports()
-    series = {"a": {1: [SimpleNamespace(timestamp=1.0, value=2)], 2: [SimpleNamespace(timestamp=5.0, value=3)], 3: []}}
-    assert reports.read(series, 10.0) == {1: (0.0, {"a": 2.0}), 2: (0.0, {"a": 3.0})}
-    assert reports.read({"a": {1: series["a"][1]}}, 12.0) == {1: (2.0, {"a": 2.0})}
-    assert reports.read(series, 13.0)[2] == (0.0, {"a": 3.0})
+def test_reports_of_replicas_that_are_gone_or_broken() -> None:
+    def series(*points: tuple[float, float]) -> list[SimpleNamespace]:
+        return [SimpleNamespace(timestamp=stamp, value=value) for stamp, value in points]
+
+    reports = Reports(("a", "b"))
+    a = {1: series((0.0, 9), (1.0, 2)), 2: series((5.0, 3)), 3: [], 4: series((5.0, 3))}
+    b = {1: series((1.0, 7)), 2: series((5.0, 8)), 3: series((5.0, 8))}
+    assert reports.read({"a": a, "b": b}, 10.0) == [(0.0, (2.0, 7.0)), (0.0, (3.0, 8.0))]
+    assert reports.read({"a": {1: a[1]}, "b": b}, 12.0) == [(2.0, (2.0, 7.0))]
+    assert reports.read({"a": a, "b": b}, 13.0) == [(3.0, (2.0, 7.0)), (0.0, (3.0, 8.0))]
+    assert reports.read({"a": a}, 14.0) == []
 
 
 @pytest.mark.parametrize("values", [{}, {"running": 3.0}, {"nonsense": 1.0}])

@@ -207,6 +207,18 @@ def test_a_dip_restarts_the_window() -> None:
     assert targets.index(6) == 20
 
 
+def test_a_moment_in_which_no_whole_replica_was_too_many_does_not_count_for_ever() -> None:
+    settings = AutoscalingSettings.model_validate({"verifiers": {"down": {**AT_ONCE, "window_s": 10}}})
+    state, targets = State(), []
+    for second in range(30):
+        signals = verifier(running=20 if second < 5 else 0, kv_usage=0.0)  # 1.67 of 2 are needed, then none
+        decision = decide(snapshot(float(second), pool(signals, 2)), settings, state)
+        state = decision.state
+        assert decision.verifiers is not None
+        targets.append(decision.verifiers.target)
+    assert targets.index(1) == 15
+
+
 def test_dry_run_says_it_and_does_nothing() -> None:
     dry = quick(dry_run=True, drafters_per_verifier={"min": 10})
     decision = decided(pool(verifier(running=32)), pool(drafter(busy=1.0)), dry)

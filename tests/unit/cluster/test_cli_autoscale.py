@@ -24,8 +24,9 @@ def test_a_built_in_load_with_the_examples_settings(tmp_path: Path) -> None:
     assert "Scale events" in result.output
     assert "needed at the peak, overshoot" in result.output
     assert picture.read_bytes().startswith(b"\x89PNG")
-    written = json.loads(numbers.read_text())
-    assert written["provenance"]["config"]["model"]["seats"] == 8  # the example's max_running_requests
+    document = json.loads(numbers.read_text())
+    written = document["result"]
+    assert document["provenance"]["config"]["model"]["seats"] == 8  # the example's max_running_requests
     assert max(row["verifier_target"] for row in written["rows"]) <= 3
     assert any(event["pool"] == "verifiers" for event in written["events"])
     assert {"requests", "refused", "violations", "overshoot", "pools"} <= set(written)
