@@ -87,7 +87,7 @@ def _drafters(
     pays, why = drafting_pays(above, scaling, state.pays)
     state = replace(state, pays=pays)
     if not pays:
-        wishes = {"acceptance": Wish(float(pool.min_replicas), f"drafting does not pay: {why}")}
+        wishes = {"acceptance": Wish(0.0, f"drafting does not pay: {why}")}
     decision, state = _stepped(pool, state, scaling, wishes, missing, settings, now_s)
     if snapshot.verifiers is None or verifiers is None:
         return decision, state

@@ -40,14 +40,15 @@ def take_step(
     """
     target = pool.target
     up = least > target * (1.0 + scaling.tolerance) + EPSILON
-    down = not up and most is not None and most < target * (1.0 - scaling.tolerance) - EPSILON
     if up:
         wanted = bounded(math.ceil(least - EPSILON), pool)
         return _up(pool, state, scaling.up, wanted, now_s)
     state = replace(state, up_since_s=None)
-    if down and most is not None:
-        wanted = bounded(math.ceil(most - EPSILON), pool)
-        return _down(pool, state, scaling.down, wanted, now_s)
+    if most is not None:
+        # Fewer replicas are fuller, and fuller ones are slower: the wish will be larger then than it is now.
+        wanted = bounded(math.ceil(most / (1.0 - scaling.tolerance) - EPSILON), pool)
+        if wanted < target:
+            return _down(pool, state, scaling.down, wanted, now_s)
     state = replace(state, down_since_s=None)
     return Step(bounded(target, pool), "within tolerance", state)
 
@@ -73,8 +74,6 @@ def _up(pool: PoolView, state: PoolState, limits: StepLimits, wanted: int, now_s
 def _down(pool: PoolView, state: PoolState, limits: StepLimits, wanted: int, now_s: float) -> Step:
     """As far as was enough all through the window."""
     target = pool.target
-    if wanted >= target:
-        return Step(bounded(target, pool), "no whole replica too many", replace(state, down_since_s=None))
     begun = state.down_since_s is not None and state.down_most < target
     since = state.down_since_s if begun and state.down_since_s is not None else now_s
     most = max(wanted, state.down_most) if begun else wanted

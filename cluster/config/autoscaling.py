@@ -110,7 +110,11 @@ class PoolScaling(Settings):
     """What both pools have in common."""
 
     tolerance: float = Field(
-        0.1, ge=0.0, le=0.9, description="Hysteresis: a wish this close to the present number (as a share) is no wish"
+        0.1,
+        ge=0.0,
+        le=0.9,
+        description="Hysteresis, as a share: a pool grows when so much more is asked for, and shrinks to a number of "
+        "which so much less is asked for",
     )
     settle_s: float = Field(
         60.0,

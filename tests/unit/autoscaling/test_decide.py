@@ -58,7 +58,8 @@ def reasons(verifiers: PoolView, settings: AutoscalingSettings | None = None) ->
         (verifier(running=24), 4),  # 4 * 24 / (32 * 0.75)
         (verifier(running=25), 4),  # within the tolerance
         (verifier(running=32), 6),
-        (verifier(running=6), 1),
+        (verifier(running=6), 2),  # one would be just full enough, and fuller ones are slower
+        (verifier(running=5), 1),
         (verifier(running=0, kv_usage=0.0), 1),
         (verifier(running=12, kv_usage=0.99), 5),  # memory, not seats
         (verifier(running=32, waiting=20), 7),  # seats are full and a quarter of them waits
@@ -77,8 +78,8 @@ def test_verifiers_by_latency() -> None:
     assert verifier_target(verifier(running=20, itl_ms=100, ttft_ms=500), itl) == 8
     assert verifier_target(verifier(running=20, itl_ms=20, ttft_ms=1500), itl) == 6
     assert verifier_target(verifier(running=20, itl_ms=20, ttft_ms=100), itl) == 4
-    # An idle verifier gets no faster: 4 * 4 requests keep two replicas a quarter full.
-    assert verifier_target(verifier(running=4, itl_ms=500), itl) == 2
+    # An idle verifier gets no faster: 4 * 4 requests keep two replicas a quarter full, and three less.
+    assert verifier_target(verifier(running=4, itl_ms=500), itl) == 3
     assert "would lie idle" in reasons(pool(verifier(running=4, itl_ms=500)), itl)
     # No request, no latency.
     assert verifier_target(verifier(running=20, itl_ms=None, ttft_ms=None), itl) == 4
@@ -167,7 +168,7 @@ def test_missing_signals_never_shrink_but_may_grow_a_pool() -> None:
     assert "no step down" in reasons(pool([idle, idle, idle, old]))
     assert verifier_target([busy, busy, busy, busy, old], current=5) == 6
     # In a large pool the missing count as fully used.
-    assert verifier_target([idle] * 19 + [old], current=20) == 1
+    assert verifier_target([idle] * 19 + [old], current=20) == 2
     assert verifier_target([idle] * 17 + [old] * 3, current=20) == 20
     assert "counted as fully used" in reasons(pool([idle] * 19 + [old], current=20))
 
@@ -298,7 +299,7 @@ histories = st.lists(
 
 
 @given(histories, settings_any)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_always_within_bounds_dry_runs_change_nothing_and_it_is_deterministic(
     history: list[tuple[float, PoolView, PoolView]], chosen: AutoscalingSettings
 ) -> None:
@@ -317,7 +318,7 @@ def test_always_within_bounds_dry_runs_change_nothing_and_it_is_deterministic(
 
 
 @given(histories, settings_any)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_missing_or_stale_signals_never_shrink_a_pool(
     history: list[tuple[float, PoolView, PoolView]], chosen: AutoscalingSettings
 ) -> None:
