@@ -21,6 +21,7 @@ from tests.integration.cluster.processes import REPLACEMENT_S, wait_until
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "autoscaling.yaml"
 NAME = "scaling"
+SCALED_S = 3 * REPLACEMENT_S  # two models start one after the other
 BUSY = 8  # requests at a time; a verifier of this test runs two
 PROMPT = "A storm came up"
 SAMPLING = SamplingParams(max_tokens=60, temperature=0.7, seed=11, ignore_eos=True)
@@ -53,7 +54,7 @@ def deploy(nodes: LocalCluster, folder: Path, application: dict[str, Any]) -> No
     content = document(application, grpc_port=free_port(), http_port=free_port())  # where none run yet
     path = write_config(folder / "scaling.yaml", content)
     nodes.deploy(load_config(path).serve_config)
-    nodes.wait_ready(REPLACEMENT_S)
+    nodes.wait_ready(SCALED_S)
 
 
 def running(deployment: str) -> int:
@@ -74,7 +75,7 @@ def load(address: str, expected: tuple[int, ...]) -> Iterator[None]:
     stop = threading.Event()
 
     def run() -> int:
-        with Client(address, timeout=REPLACEMENT_S, metadata={"application": NAME}) as client:
+        with Client(address, timeout=SCALED_S, metadata={"application": NAME}) as client:
             for done in itertools.count():
                 if stop.is_set():
                     return done
@@ -99,25 +100,26 @@ def address(nodes: LocalCluster) -> Iterator[str]:
     serve.delete(NAME)
 
 
+@pytest.mark.timeout(900)
 def test_it_follows_the_load(
     nodes: LocalCluster, address: str, tmp_path: Path, tiny_target: Path, tiny_draft: Path
 ) -> None:
     deploy(nodes, tmp_path, scaled(tiny_target, tiny_draft, dry_run=True))
     address = f"{address}:{nodes.grpc_port}"
-    with Client(address, timeout=REPLACEMENT_S, metadata={"application": NAME}) as client:
+    with Client(address, timeout=SCALED_S, metadata={"application": NAME}) as client:
         expected = tuple(client.generate(PROMPT, sampling=SAMPLING).token_ids)
         # Dry: it says what it would do, and does nothing.
         with load(address, expected):
-            wait_until(lambda: "would scale TargetVerifier from 1 to 2" in controller_log(), REPLACEMENT_S)
+            wait_until(lambda: "would scale TargetVerifier from 1 to 2" in controller_log(), SCALED_S)
             assert (running("TargetVerifier"), running("DraftProposer")) == (1, 1)
             deploy(nodes, tmp_path, scaled(tiny_target, tiny_draft, dry_run=False))
-            wait_until(lambda: running("TargetVerifier") == 2, REPLACEMENT_S)
+            wait_until(lambda: running("TargetVerifier") == 2, SCALED_S)
         wait_until(
             lambda: (
                 tuple(client.generate(PROMPT, sampling=SAMPLING).token_ids) == expected
                 and (running("TargetVerifier"), running("DraftProposer")) == (1, 1)
             ),
-            REPLACEMENT_S,
+            SCALED_S,
             period_s=0.5,
         )
     assert "scales TargetVerifier from 1 to 2" in controller_log()
