@@ -104,15 +104,11 @@ def address(nodes: LocalCluster) -> Iterator[str]:
 def test_it_follows_the_load(
     nodes: LocalCluster, address: str, tmp_path: Path, tiny_target: Path, tiny_draft: Path
 ) -> None:
-    deploy(nodes, tmp_path, scaled(tiny_target, tiny_draft, dry_run=True))
+    deploy(nodes, tmp_path, scaled(tiny_target, tiny_draft, dry_run=False))
     address = f"{address}:{nodes.grpc_port}"
     with Client(address, timeout=SCALED_S, metadata={"application": NAME}) as client:
         expected = tuple(client.generate(PROMPT, sampling=SAMPLING).token_ids)
-        # Dry: it says what it would do, and does nothing.
         with load(address, expected):
-            wait_until(lambda: "would scale TargetVerifier from 1 to 2" in controller_log(), SCALED_S)
-            assert (running("TargetVerifier"), running("DraftProposer")) == (1, 1)
-            deploy(nodes, tmp_path, scaled(tiny_target, tiny_draft, dry_run=False))
             wait_until(lambda: running("TargetVerifier") == 2, SCALED_S)
         wait_until(
             lambda: (
@@ -123,3 +119,17 @@ def test_it_follows_the_load(
             period_s=0.5,
         )
     assert "scales TargetVerifier from 1 to 2" in controller_log()
+    assert "scales TargetVerifier from 2 to 1" in controller_log()
+
+
+@pytest.mark.timeout(900)
+def test_a_dry_run_says_it_and_does_nothing(
+    nodes: LocalCluster, address: str, tmp_path: Path, tiny_target: Path, tiny_draft: Path
+) -> None:
+    deploy(nodes, tmp_path, scaled(tiny_target, tiny_draft, dry_run=True))
+    address = f"{address}:{nodes.grpc_port}"
+    with Client(address, timeout=SCALED_S, metadata={"application": NAME}) as client:
+        expected = tuple(client.generate(PROMPT, sampling=SAMPLING).token_ids)
+    with load(address, expected):
+        wait_until(lambda: "would scale TargetVerifier from 1 to 2" in controller_log(), SCALED_S)
+        assert (running("TargetVerifier"), running("DraftProposer")) == (1, 1)
