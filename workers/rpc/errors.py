@@ -13,6 +13,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from workers.core.errors import (
+    AuthenticationError,
     ConfigurationError,
     ContextLengthError,
     DeadlineError,
@@ -32,6 +33,8 @@ __all__ = ["ERROR_METADATA_KEY", "RpcErrorLike", "error_metadata", "from_rpc_err
 ERROR_METADATA_KEY = "outrider-error"
 MAX_DETAILS_LENGTH = 2048  # HTTP/2 trailers are small; long texts would break the call itself
 
+TOO_LARGE = "larger than max"  # gRPC's own words; its code alone would read as "overloaded"
+
 _log = logging.getLogger(__name__)
 
 _CODES: dict[type[OutriderError], grpc.StatusCode] = {
@@ -40,6 +43,7 @@ _CODES: dict[type[OutriderError], grpc.StatusCode] = {
     ProtocolViolationError: grpc.StatusCode.INVALID_ARGUMENT,
     NotFoundError: grpc.StatusCode.NOT_FOUND,
     RefusedError: grpc.StatusCode.PERMISSION_DENIED,
+    AuthenticationError: grpc.StatusCode.UNAUTHENTICATED,
     IncompatibleError: grpc.StatusCode.FAILED_PRECONDITION,
     ConfigurationError: grpc.StatusCode.FAILED_PRECONDITION,
     OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -54,7 +58,7 @@ _BY_CODE: dict[grpc.StatusCode, type[OutriderError]] = {
     grpc.StatusCode.OUT_OF_RANGE: InvalidRequestError,
     grpc.StatusCode.NOT_FOUND: NotFoundError,
     grpc.StatusCode.PERMISSION_DENIED: RefusedError,
-    grpc.StatusCode.UNAUTHENTICATED: RefusedError,
+    grpc.StatusCode.UNAUTHENTICATED: AuthenticationError,
     grpc.StatusCode.UNIMPLEMENTED: IncompatibleError,
     grpc.StatusCode.FAILED_PRECONDITION: IncompatibleError,
     grpc.StatusCode.RESOURCE_EXHAUSTED: OverloadedError,
@@ -94,6 +98,8 @@ def from_status(code: grpc.StatusCode, details: str) -> OutriderError:
     kind = _BY_NAME.get(name) if colon else None
     if kind is not None:
         return kind(message)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and TOO_LARGE in details:
+        return InvalidRequestError(f"a message exceeds the size limit of this channel (max_message_bytes): {details}")
     return _BY_CODE.get(code, InternalError)(details or code.name)
 
 

@@ -6,16 +6,17 @@ Other threads talk to it through `submit` and `cancel` only; results go to each 
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from itertools import count
 
 from workers.core.errors import OutriderError, OverloadedError, UnavailableError
 from workers.core.request import FinishReason, GenerationRequest, StepOutput, TokenLogprob
+from workers.core.retry_hint import RetryHints
 from workers.core.throughput import Throughput
 from workers.kvcache.events import KvEventLog
 from workers.kvcache.manager import KvCacheManager
 from workers.sampling.request_sampler import RequestSampler
+from workers.scheduling.pace import PaceMeter
 from workers.text.output_text import OutputText
 from workers.text.tokenizer import Tokenizer
 from workers.verifier.finish import finish_of
@@ -63,7 +64,8 @@ class VerifierEngine:
         self._cycle_started: float | None = None  # end of the step before, unless there was a break
         self._prefill = Throughput()
         self._keys = count(1)
-        self._inbox: deque[RequestState] = deque()
+        self._pace = PaceMeter()
+        self._hints = RetryHints()  # guarded by `_wake`
         self._states: dict[int, RequestState] = {}
         self._wake = threading.Condition()
         self._stopping = False
@@ -76,7 +78,10 @@ class VerifierEngine:
         self._thread.start()
 
     def submit(self, request: GenerationRequest, sink: OutputSink) -> int:
-        """Queue a request and return its key; raises what is wrong with it, or `OverloadedError`."""
+        """Queue a request and return its key; raises what is wrong with it, or `OverloadedError`.
+
+        One that waits already, and ranks behind it, may have to go: its sink fails with `OverloadedError`.
+        """
         max_output = self._limits.max_output_tokens(request)
         state = RequestState(
             key=next(self._keys),
@@ -91,14 +96,21 @@ class VerifierEngine:
         state.stats.prompt_tokens = len(request.prompt_token_ids)
         state.stats.seed = request.seed
         state.stats.exact = request.rule.exact
+        deadline_ms = request.deadline_ms
+        state.can_finish = deadline_ms is not None and self._pace.best_s(state.work) <= deadline_ms / 1e3
         with self._wake:
             if self._stopping or self._failure is not None:
                 raise self._unavailable()
-            if len(self._inbox) + len(self._scheduler.waiting) >= self._max_waiting + self._free_seats():
-                raise OverloadedError(f"the queue of this verifier is full ({self._max_waiting} requests); try again")
-            self._inbox.append(state)
+            taken, displaced = self._scheduler.waiting.offer(state, self._max_waiting + self._free_seats())
+            if not taken:
+                raise self._full()
             self._states[state.key] = state
+            refusal = None if displaced is None else self._full()
+            if displaced is not None:
+                del self._states[displaced.key]
             self._wake.notify()
+        if displaced is not None and refusal is not None:
+            displaced.sink.fail(refusal)
         return state.key
 
     def cancel(self, key: int) -> None:
@@ -127,12 +139,12 @@ class VerifierEngine:
 
     @property
     def num_waiting(self) -> int:
-        return len(self._scheduler.waiting) + len(self._inbox)
+        return len(self._scheduler.waiting)
 
     @property
     def num_waiting_tokens(self) -> int:
         """Committed tokens of all requests that a prefill is still to compute."""
-        states = [*list(self._scheduler.running), *list(self._scheduler.waiting), *list(self._inbox)]
+        states = [*list(self._scheduler.running), *self._scheduler.waiting]
         return sum(state.num_uncomputed for state in states if state.num_uncomputed > 1)
 
     @property
@@ -177,16 +189,17 @@ class VerifierEngine:
         with self._wake:
             while not self._states and not self._stopping:
                 self._cycle_started = None
+                self._hints.idle()
                 self._wake.wait()
             return not self._stopping
 
     def run_step(self) -> None:
         """One step: admit, gather proposals, compute, commit, tell everyone."""
         started = self._cycle_started or self._clock()
-        self._accept_new()
         self._end_early()
         for state in self._scheduler.admit():
             self._on_admitted(state)
+        self._refuse_hopeless()
         proposals = self._speculation.gather(self._scheduler.running)
         scheduled = self._scheduler.schedule(proposals)
         if scheduled:
@@ -200,11 +213,6 @@ class VerifierEngine:
         self._speculation.flush()
         self.events.publish(self._kv_cache.take_events())
 
-    def _accept_new(self) -> None:
-        with self._wake:
-            while self._inbox:
-                self._scheduler.waiting.append(self._inbox.popleft())
-
     def _end_early(self) -> None:
         now = self._clock()
         for state in (*self._scheduler.running, *self._scheduler.waiting):
@@ -215,8 +223,25 @@ class VerifierEngine:
             elif state.remaining_tokens <= 0:  # a resumed request that had ended already
                 self._finish(state, FinishReason.LENGTH)
 
+    def _refuse_hopeless(self) -> None:
+        """Requests that could have ended in time when they came and, for waiting, no longer can: no step is wasted."""
+        now = self._clock()
+        for state in self._scheduler.waiting:
+            deadline_at = state.deadline_at
+            if deadline_at is None or not (state.can_finish and state.fresh):
+                continue
+            needed_s = self._pace.expected_s(state.work)
+            if deadline_at - now < needed_s:
+                with self._wake:
+                    hint_s = self._hints.refuse(now)
+                error = OverloadedError(
+                    f"it waited too long to end within its deadline (it needs about {needed_s:.1f} s)", hint_s
+                )
+                self._fail(state, error)
+
     def _on_admitted(self, state: RequestState) -> None:
         if state.stats.preemptions == 0:
+            state.admitted_at = self._clock()
             state.stats.queue_ms = (self._clock() - state.arrived_at) * 1e3
             state.stats.cached_prompt_tokens = state.num_computed
         self._speculation.admit(state)
@@ -236,6 +261,7 @@ class VerifierEngine:
             tree, accepted = result.proposal.tree, min(len(result.accepted_nodes), kept)
             state.stats.record_step(tree.max_depth, len(tree), accepted, kept)
             tokens, logprobs = result.token_ids[:kept], result.logprobs[:kept]
+            self._scheduler.waiting.served(state, kept)
             if finish is None:
                 state.sink.push(StepOutput(state.request.request_id, tokens, logprobs))
                 hidden = None if result.hidden is None else result.hidden[:kept]
@@ -252,26 +278,43 @@ class VerifierEngine:
         tokens: tuple[int, ...] = (),
         logprobs: tuple[TokenLogprob, ...] = (),
     ) -> None:
-        self._forget(state)
+        if not self._forget(state):
+            return
         state.stats.total_ms = (self._clock() - state.arrived_at) * 1e3
+        if reason in (FinishReason.STOP, FinishReason.LENGTH):
+            self._learn_pace(state)
         state.sink.push(StepOutput(state.request.request_id, tokens, logprobs, reason, stop_string, state.stats))
 
     def _fail(self, state: RequestState, error: OutriderError) -> None:
-        self._forget(state)
-        state.sink.fail(error)
+        if self._forget(state):
+            state.sink.fail(error)
+
+    def _learn_pace(self, state: RequestState) -> None:
+        if state.admitted_at is None or state.request.output_token_ids:
+            return
+        waited_ms, stats = state.stats.queue_ms, state.stats
+        first_s = (stats.time_to_first_token_ms - waited_ms) / 1e3
+        self._pace.ended(state.work, state.num_output, first_s, (stats.total_ms - waited_ms) / 1e3)
+
+    def _full(self) -> OverloadedError:
+        """Call it with `_wake` held."""
+        text = f"the queue of this verifier is full ({self._max_waiting} requests); try again"
+        return OverloadedError(text, self._hints.refuse(self._clock()))
 
     def _unavailable(self) -> UnavailableError:
         why = "is shutting down" if self._failure is None else "has failed"
         return UnavailableError(f"this verifier {why}; try another")
 
-    def _forget(self, state: RequestState) -> None:
+    def _forget(self, state: RequestState) -> bool:
+        """Take it out of all books; False when it has been displaced meanwhile."""
         with self._wake:
-            del self._states[state.key]
-            if state in self._inbox:
-                self._inbox.remove(state)
-                return
+            if self._states.pop(state.key, None) is None:
+                return False
+            if state.admitted_at is not None:
+                self._hints.left(self._clock())
         self._scheduler.remove(state)
         self._speculation.forget(state)
+        return True
 
     def _free_seats(self) -> int:
         return max(0, self._scheduler.max_running - self.num_running)
