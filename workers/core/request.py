@@ -78,7 +78,7 @@ class GenerationRequest:
         deadline_ms: int | None = None,
         drafters: tuple[DrafterEndpoint, ...] = (),
         priority: int = 0,
-        tenant: TenantShare = TenantShare(),  # noqa: B008  # frozen
+        tenant: TenantShare = TenantShare(),
     ) -> "GenerationRequest":
         """Resolve what the request leaves open against the server's `limits` and `default_rule`."""
         wish = speculation or SpeculationParams()

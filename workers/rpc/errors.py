@@ -3,7 +3,7 @@
 The class name travels twice: in the trailing metadata `outrider-error`, and as
 the first word of the details (`ErrorName: message`), because proxies drop
 trailing metadata of failed calls. Exceptions that are not ours become INTERNAL
-without their text, which may hold anything; the log has it with its traceback.
+without their text, which may hold anything; the log has class and traceback.
 """
 
 import logging
@@ -27,6 +27,7 @@ from workers.core.errors import (
     RefusedError,
     UnavailableError,
 )
+from workers.core.private_log import log_failure
 
 __all__ = ["ERROR_METADATA_KEY", "RpcErrorLike", "error_metadata", "from_rpc_error", "from_status", "to_status"]
 
@@ -83,7 +84,7 @@ def to_status(error: BaseException) -> tuple[grpc.StatusCode, str]:
             return _CODES[kind], f"{kind.__name__}: {error}"[:MAX_DETAILS_LENGTH]
     if isinstance(error, DecodeError):
         return grpc.StatusCode.INVALID_ARGUMENT, f"{InvalidRequestError.__name__}: the message cannot be parsed"
-    _log.error("unexpected error while serving a call", exc_info=error)
+    log_failure(_log, "unexpected error while serving a call", error)
     return grpc.StatusCode.INTERNAL, f"{InternalError.__name__}: internal error"
 
 

@@ -1,8 +1,8 @@
 """Who is next: virtual token counters, one for each tenant.
 
-Each tenant has a counter of the tokens that it was served, divided by its weight; of the tenants that wait, the one with
-the smallest counter is next. A tenant that comes back after a pause is lifted to the level of those that wait, so that
-idle time cannot be saved up. Source: Sheng et al., "Fairness in Serving Large Language Models" (VTC), 2023.
+Each tenant has a counter of the tokens that it was served, divided by its weight; of the tenants that wait, the one
+with the smallest counter is next. A tenant that comes back after a pause is lifted to the level of those that wait, so
+that idle time cannot be saved up. Source: Sheng et al., "Fairness in Serving Large Language Models" (VTC), 2023.
 
 While two tenants both always have requests waiting, their served tokens, divided by their weights, never differ by more
 than a constant: what is committed to one tenant at a time (`tests/unit/scheduling/test_fair_shares.py`).
@@ -62,10 +62,8 @@ class FairShares:
 
     def _lift(self, tenant: str) -> None:
         waiting = [self.counter(one) for one, count in self._waiting.items() if count > 0]
-        if waiting:
-            level = min(waiting)
-        else:
-            level = 0.0 if self._last_left is None else self.counter(self._last_left)
+        last = 0.0 if self._last_left is None else self.counter(self._last_left)
+        level = min(waiting, default=last)
         self._counters[tenant] = max(self.counter(tenant), level)
 
     def _forget_idle(self) -> None:

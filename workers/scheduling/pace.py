@@ -18,7 +18,7 @@ class Work:
 
 
 class PaceMeter:
-    """Times are seconds. An answer's time goes to its output tokens; its prompt counts at the measured pace of prompts."""
+    """Times are seconds. Prompt and output tokens have a pace each; answers may use only a share of `max_tokens`."""
 
     def __init__(self) -> None:
         self._output_s: float | None = None  # for one token, at the present load

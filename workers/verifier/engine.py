@@ -10,6 +10,7 @@ from collections.abc import Callable
 from itertools import count
 
 from workers.core.errors import OutriderError, OverloadedError, UnavailableError
+from workers.core.private_log import log_failure, summary
 from workers.core.request import FinishReason, GenerationRequest, StepOutput, TokenLogprob
 from workers.core.retry_hint import RetryHints
 from workers.core.throughput import Throughput
@@ -131,7 +132,8 @@ class VerifierEngine:
     def check_health(self) -> None:
         """Raise `UnavailableError` when the engine's thread has failed."""
         if self._failure is not None or not (self._thread.is_alive() or self._stopping):
-            raise UnavailableError(f"the verifier's engine has failed: {self._failure!r}")
+            why = "its thread has ended" if self._failure is None else summary(self._failure)
+            raise UnavailableError(f"the verifier's engine has failed: {why}")
 
     @property
     def num_running(self) -> int:
@@ -175,8 +177,8 @@ class VerifierEngine:
         try:
             while self._wait_for_work():
                 self.run_step()
-        except BaseException as error:
-            logger.exception("the verifier's engine failed")
+        except BaseException as error:  # noqa: BLE001  # the thread's last words
+            log_failure(logger, "the verifier's engine failed", error)
             self._failure = error
         with self._wake:
             self._stopping = True

@@ -1,7 +1,7 @@
 """Chooses what one step computes: continuous batching under a token budget and a block pool.
 
 Order: decoding requests first (with their trees), then prefills, urgent ones before others, then new requests in the
-order of the waiting room. When blocks run out, a request first loses its tree, then the running request of the last rank
+order of the waiting room. When blocks run out, a request first loses its tree, then the running one of the last rank
 (lowest priority, then the tenant that was served most, then the youngest) loses its K/V and is computed again later
 (preemption by recompute). Nothing that was committed is ever lost.
 """

@@ -1,4 +1,4 @@
-"""The promises of fair sharing, on random loads: no starvation, bounded unfairness, nothing idle while someone waits."""
+"""What fair sharing promises, on random loads: no starvation, bounded unfairness, no seat empty while someone waits."""
 
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
