@@ -65,12 +65,14 @@ class ClientCore:
         return GenerationCall(request, self.attempts(request.deadline_ms / 1000 if request.deadline_ms else None))
 
 
-def _with_api_key(metadata: tuple[tuple[str, str], ...], api_key: str | None) -> tuple[tuple[str, str], ...]:
+def _with_api_key(
+    metadata: tuple[tuple[str, str], ...], api_key: str | None, environ: Mapping[str, str] = os.environ
+) -> tuple[tuple[str, str], ...]:
     """Headers with the key; a header of the caller's own goes before the environment's key."""
     has_own = any(key == "authorization" for key, _ in metadata)
     if api_key is not None and has_own:
         raise ConfigurationError("api_key: the metadata have an `authorization` of their own; give one of the two")
-    key = (None if has_own else os.environ.get(API_KEY_VARIABLE)) if api_key is None else api_key
+    key = (None if has_own else environ.get(API_KEY_VARIABLE)) if api_key is None else api_key
     if not key:
         return metadata
     if not isinstance(key, str) or not key.isascii() or not key.isprintable() or " " in key:
