@@ -87,26 +87,9 @@ def test_there_is_no_option_that_takes_the_key_itself() -> None:
 
 def test_tls_is_asked_for(tmp_path: Path) -> None:
     """Against a plaintext server it fails; that a TLS server is reached is shown with the SDK's credentials."""
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-keyout",
-            str(tmp_path / "key"),
-            "-out",
-            str(tmp_path / "ca.pem"),
-            "-subj",
-            "/CN=x",
-        ],
-        check=True,
-        capture_output=True,
-    )
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=x"]
+    files = ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "ca.pem")]
+    subprocess.run(["openssl", "req", "-x509", *curve, *files], check=True, capture_output=True)
     with FakeServer() as server:
         words = ["generate", "Hi", "--target", server.target, "--deadline", "0.1"]
         assert invoke(*words, "--ca", str(tmp_path / "ca.pem")).exit_code == 1
