@@ -1,6 +1,6 @@
 """What is left of a server's work when it is asked for more than it can do.
 
-python -m benchmarks.overload [--model models/SmolLM2-135M-Instruct] [--seconds 60] [--loads 0.5 1 2] [--out overload]
+python -m benchmarks.overload [--model models/SmolLM2-135M-Instruct] [--step-ms 0] [--seconds 60] [--loads 0.5 1 2]
 
 A verifier in a process of its own behind a gateway; 80 % of the requests come with one API key, 20 % with another.
 The capacity is measured with so many requests at a time that none has to wait long; then requests arrive at random
@@ -10,6 +10,7 @@ ended within their deadline, and their tokens. All of it is done ROUNDS times, a
 
 import argparse
 import asyncio
+import os
 import random
 import tempfile
 import time
@@ -25,6 +26,7 @@ import psutil
 from outrider.v1 import common_pb2, verifier_pb2
 from outrider.v1 import generation_pb2 as pb
 
+from benchmarks.paced_verifier import STEP_VARIABLE
 from cluster.config.gateway import GatewayConfig
 from cluster.config.tenancy import TenancyConfig
 from cluster.gateway.directory import ReplicaState
@@ -143,7 +145,8 @@ class _OneVerifier:
 
 
 @asynccontextmanager
-async def bench(model: str, max_running: int, max_waiting: int) -> AsyncIterator[Bench]:
+async def bench(model: str, step_ms: float, max_running: int, max_waiting: int) -> AsyncIterator[Bench]:
+    os.environ[STEP_VARIABLE] = str(step_ms)
     config = VerifierConfig(
         model=ModelConfig(model=model),
         kv_cache=KvCacheConfig(num_blocks=1024),
@@ -155,7 +158,10 @@ async def bench(model: str, max_running: int, max_waiting: int) -> AsyncIterator
     tokenizer = Tokenizer.load(model)
     keys = {tenant: new_key() for tenant in SHARES}
     before = set(psutil.Process().children())
-    with tempfile.TemporaryDirectory() as folder, server_process("verifier", config) as info:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        server_process("verifier", config, "benchmarks.paced_verifier") as info,
+    ):
         (process,) = set(psutil.Process().children()) - before
         path = Path(folder) / "keys.yaml"
         write_keys(path, KeyFile(keys={name: KeyEntry(sha256=hash_of(key)) for name, key in keys.items()}))
@@ -248,7 +254,7 @@ def summarize(load: Load) -> dict[str, Any]:
 
 async def run(arguments: argparse.Namespace) -> dict[str, Any]:
     rounds: list[dict[str, Any]] = []
-    async with bench(arguments.model, arguments.max_running, arguments.max_waiting) as rig:
+    async with bench(arguments.model, arguments.step_ms, arguments.max_running, arguments.max_waiting) as rig:
         await capacity(rig, min(10.0, arguments.seconds))  # warms up
         for number in range(arguments.rounds):
             rate, usual_s = await capacity(rig, arguments.seconds)
@@ -268,7 +274,9 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
         )
         for index, factor in enumerate(arguments.loads)
     }
-    settings = {name: getattr(arguments, name) for name in ("model", "max_running", "max_waiting", "seconds")}
+    settings = {
+        name: getattr(arguments, name) for name in ("model", "step_ms", "max_running", "max_waiting", "seconds")
+    }
     return {"settings": settings, "rounds": rounds, "goodput_of_peak": of_peak}
 
 
@@ -282,6 +290,7 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--model", default="models/SmolLM2-135M-Instruct")
+    parser.add_argument("--step-ms", type=float, default=0.0, help="least time of a step (benchmarks.paced_verifier)")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each load")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--loads", type=float, nargs="+", default=[0.5, 1.0, 2.0], help="times the capacity")
