@@ -81,6 +81,7 @@ def make_engine(
     speculation: SpeculationConfig | None = None,
     clock: Callable[[], float] = time.monotonic,
     started: bool = True,
+    give_up_hopeless: bool = True,
 ) -> VerifierEngine:
     """An engine; the caller stops it, or calls `run_step` itself when it is not `started`."""
     config = VerifierConfig(
@@ -90,6 +91,7 @@ def make_engine(
         max_running_requests=max_running_requests,
         max_waiting_requests=max_waiting_requests,
         max_tokens_per_step=max_tokens_per_step,
+        give_up_hopeless=give_up_hopeless,
     )
     engine = build_engine(config, loaded, proposer or NullProposer(), clock=clock)
     if started:

@@ -183,6 +183,9 @@ class VerifierConfig(Settings):
     max_running_requests: int = Field(32, ge=1, le=4096)
     max_waiting_requests: int = Field(256, ge=0, le=100_000, description="Beyond it: RESOURCE_EXHAUSTED")
     max_tokens_per_step: int = Field(512, ge=16, le=1_000_000, description="Budget of one step: prefill + trees")
+    give_up_hopeless: bool = Field(
+        True, description="While others wait, refuse or end requests that can no longer end within their deadline"
+    )
     rpc: RpcConfig = Field(RpcConfig(), description="In an application: given once, as `internal`")
 
     @model_validator(mode="after")

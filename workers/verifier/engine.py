@@ -32,6 +32,7 @@ __all__ = ["VerifierEngine"]
 logger = logging.getLogger(__name__)
 
 PREFILL_TOKENS = 64  # of a step that shows how fast prompts are computed; with fewer it shows what a step costs
+LOST_SHARE = 0.5  # a running request is given up when it has less than this share of the time that it still needs
 
 Clock = Callable[[], float]
 """Monotonic seconds."""
@@ -51,6 +52,7 @@ class VerifierEngine:
         tokenizer: Tokenizer,
         events: KvEventLog,
         max_waiting: int,
+        give_up_hopeless: bool = True,
         clock: Clock = time.monotonic,
     ) -> None:
         self._step = step
@@ -61,6 +63,7 @@ class VerifierEngine:
         self._tokenizer = tokenizer
         self.events = events
         self._max_waiting = max_waiting
+        self._give_up = give_up_hopeless
         self._clock = clock
         self._cycle_started: float | None = None  # end of the step before, unless there was a break
         self._prefill = Throughput()
@@ -98,7 +101,7 @@ class VerifierEngine:
         state.stats.seed = request.seed
         state.stats.exact = request.rule.exact
         deadline_ms = request.deadline_ms
-        state.can_finish = deadline_ms is not None and self._pace.best_s(state.work) <= deadline_ms / 1e3
+        state.can_finish = deadline_ms is not None and 0 < self._pace.best_s(state.work) <= deadline_ms / 1e3
         with self._wake:
             if self._stopping or self._failure is not None:
                 raise self._unavailable()
@@ -201,16 +204,19 @@ class VerifierEngine:
         self._end_early()
         for state in self._scheduler.admit():
             self._on_admitted(state)
-        self._refuse_hopeless()
+        self._give_up_hopeless()
         proposals = self._speculation.gather(self._scheduler.running)
         scheduled = self._scheduler.schedule(proposals)
         if scheduled:
             prompt_tokens = sum(item.num_tokens for item in scheduled if item.num_tokens > 1)
             results = self._step.run(scheduled)
             self._cycle_started = self._clock()
+            seconds = self._cycle_started - started
             if prompt_tokens >= PREFILL_TOKENS:
-                self._prefill.record(prompt_tokens, (self._cycle_started - started) * 1e3)
-            self._speculation.record(scheduled, results, (self._cycle_started - started) * 1e3)
+                self._prefill.record(prompt_tokens, seconds * 1e3)
+            self._speculation.record(scheduled, results, seconds * 1e3)
+            if results:
+                self._pace.step(seconds, sum(len(one.token_ids) for one in results) / len(results))
             self._publish(results)
         self._speculation.flush()
         self.events.publish(self._kv_cache.take_events())
@@ -225,21 +231,22 @@ class VerifierEngine:
             elif state.remaining_tokens <= 0:  # a resumed request that had ended already
                 self._finish(state, FinishReason.LENGTH)
 
-    def _refuse_hopeless(self) -> None:
-        """Requests that could have ended in time when they came and, for waiting, no longer can: no step is wasted."""
+    def _give_up_hopeless(self) -> None:
+        """While some wait: who could have ended in time when it came, and no longer can, takes no step more."""
+        if not self._give_up or not len(self._scheduler.waiting):
+            return
         now = self._clock()
-        for state in self._scheduler.waiting:
-            deadline_at = state.deadline_at
-            if deadline_at is None or not (state.can_finish and state.fresh):
+        for state in (*self._scheduler.waiting, *self._scheduler.running):
+            if state.deadline_at is None or not state.can_finish:
                 continue
-            needed_s = self._pace.expected_s(state.work)
-            if deadline_at - now < needed_s:
+            left_s = state.deadline_at - now
+            if state.fresh and left_s < (needed_s := self._pace.expected_s(state.work)):
+                text = f"it waited too long to end within its deadline (it needs about {needed_s:.1f} s)"
                 with self._wake:
-                    hint_s = self._hints.refuse(now)
-                error = OverloadedError(
-                    f"it waited too long to end within its deadline (it needs about {needed_s:.1f} s)", hint_s
-                )
+                    error = OverloadedError(text, self._hints.refuse(now))
                 self._fail(state, error)
+            elif not state.fresh and left_s < LOST_SHARE * self._pace.rest_s(state.work, state.num_output):
+                self._finish(state, FinishReason.DEADLINE)
 
     def _on_admitted(self, state: RequestState) -> None:
         if state.stats.preemptions == 0:
@@ -260,6 +267,8 @@ class VerifierEngine:
             del state.tokens[base_len + kept :]
             if state.stats.verify_steps == 0:
                 state.stats.time_to_first_token_ms = (self._clock() - state.arrived_at) * 1e3
+                if state.admitted_at is not None:
+                    self._pace.first_token(len(state.request.prompt_token_ids), self._clock() - state.admitted_at)
             tree, accepted = result.proposal.tree, min(len(result.accepted_nodes), kept)
             state.stats.record_step(tree.max_depth, len(tree), accepted, kept)
             tokens, logprobs = result.token_ids[:kept], result.logprobs[:kept]
@@ -283,20 +292,13 @@ class VerifierEngine:
         if not self._forget(state):
             return
         state.stats.total_ms = (self._clock() - state.arrived_at) * 1e3
-        if reason in (FinishReason.STOP, FinishReason.LENGTH):
-            self._learn_pace(state)
+        if reason in (FinishReason.STOP, FinishReason.LENGTH) and not state.request.output_token_ids:
+            self._pace.ended(state.work, state.num_output)
         state.sink.push(StepOutput(state.request.request_id, tokens, logprobs, reason, stop_string, state.stats))
 
     def _fail(self, state: RequestState, error: OutriderError) -> None:
         if self._forget(state):
             state.sink.fail(error)
-
-    def _learn_pace(self, state: RequestState) -> None:
-        if state.admitted_at is None or state.request.output_token_ids:
-            return
-        waited_ms, stats = state.stats.queue_ms, state.stats
-        first_s = (stats.time_to_first_token_ms - waited_ms) / 1e3
-        self._pace.ended(state.work, state.num_output, first_s, (stats.total_ms - waited_ms) / 1e3)
 
     def _full(self) -> OverloadedError:
         """Call it with `_wake` held."""

@@ -45,7 +45,7 @@ class RequestState:
     stats: GenerationStats = field(default_factory=GenerationStats)
     drafting: bool = False  # a proposer knows it
     cancelled: bool = False
-    can_finish: bool = False  # there is a deadline, and when it came there was time enough to finish
+    can_finish: bool = False  # there is a deadline, and when it came there was, by all that was known, time enough
     admitted_at: float | None = None  # when it began to run first
 
     @property

@@ -4,7 +4,7 @@ Most engines here are stepped by hand under a clock of the test's own.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from workers.core.request import FinishReason, GenerationRequest
 from workers.core.sampling_params import SamplingParams, SpeculationMode
 from workers.models.loaded import LoadedModel
 from workers.verifier.engine import VerifierEngine
+from workers.verifier.request_state import ScheduledRequest
+from workers.verifier.step import StepResult
 
 PROMPT = list(range(20, 50))
 SHORT = SamplingParams(temperature=0.8, max_tokens=4, ignore_eos=True)
@@ -38,18 +40,25 @@ def by_hand(loaded: LoadedModel, clock: FakeClock) -> Callable[..., VerifierEngi
     """An engine for one request at a time, whose steps take a second each."""
 
     def make(**settings: Any) -> VerifierEngine:
-        return make_engine(loaded, clock=clock, started=False, **({"max_running_requests": 1} | settings))
+        engine = make_engine(loaded, clock=clock, started=False, **({"max_running_requests": 1} | settings))
+        run = engine._step.run
+
+        def slow(scheduled: Sequence[ScheduledRequest]) -> list[StepResult]:
+            clock.sleep(1.0)
+            return run(scheduled)
+
+        engine._step.run = slow  # type: ignore[method-assign]
+        return engine
 
     return make
 
 
-def steps(engine: VerifierEngine, clock: FakeClock, count: int = 200) -> None:
+def steps(engine: VerifierEngine, count: int = 200) -> None:
     """Run until nothing is left, or `count` steps."""
     for _ in range(count):
         if engine.is_idle:
             return
         engine.run_step()
-        clock.sleep(1.0)
 
 
 class Ends(Collector):
@@ -72,32 +81,32 @@ def submit(engine: VerifierEngine, order: list[str], name: str, **request: Any) 
     return sink
 
 
-def test_urgent_requests_overtake_those_that_wait(by_hand: Callable[..., VerifierEngine], clock: FakeClock) -> None:
+def test_urgent_requests_overtake_those_that_wait(by_hand: Callable[..., VerifierEngine]) -> None:
     engine, order = by_hand(), list[str]()
     submit(engine, order, "running")
     engine.run_step()
     for name, priority in (("usual", 0), ("late", 7), ("urgent", -7), ("usual too", 0)):
         submit(engine, order, name, priority=priority)
-    steps(engine, clock)
+    steps(engine)
     assert order == ["running", "urgent", "usual", "usual too", "late"]
 
 
-def test_a_flood_of_one_tenant_does_not_delay_another(by_hand: Callable[..., VerifierEngine], clock: FakeClock) -> None:
+def test_a_flood_of_one_tenant_does_not_delay_another(by_hand: Callable[..., VerifierEngine]) -> None:
     engine, order = by_hand(), list[str]()
     for i in range(6):
         submit(engine, order, f"flood {i}", tenant="flood", seed=i)
     engine.run_step()
     submit(engine, order, "other", tenant="other")
-    steps(engine, clock)
+    steps(engine)
     assert order.index("other") == 1, "behind the one that ran already"
 
 
 def test_a_full_queue_gives_way_to_an_urgent_request_and_tells_the_other(
-    by_hand: Callable[..., VerifierEngine], clock: FakeClock
+    by_hand: Callable[..., VerifierEngine],
 ) -> None:
     engine, order = by_hand(max_waiting_requests=2), list[str]()
     submit(engine, order, "first")
-    steps(engine, clock)
+    steps(engine)
     submit(engine, order, "running")
     engine.run_step()
     waits, goes = submit(engine, order, "waits"), submit(engine, order, "goes", seed=1)
@@ -109,20 +118,20 @@ def test_a_full_queue_gives_way_to_an_urgent_request_and_tells_the_other(
         assert isinstance(error, OverloadedError)
         assert error.retry_after_s is not None
     assert goes.result.token_ids == []
-    steps(engine, clock)
+    steps(engine)
     assert order == ["first", "running", "urgent", "waits"]
     assert [len(one.wait().token_ids) for one in (waits, urgent)] == [4, 4]
     engine._kv_cache.check_invariants()
     assert engine.num_free_blocks == engine._kv_cache.num_blocks
 
 
-def test_a_deadline_also_ends_a_request_that_waits(by_hand: Callable[..., VerifierEngine], clock: FakeClock) -> None:
+def test_a_deadline_also_ends_a_request_that_waits(by_hand: Callable[..., VerifierEngine]) -> None:
     engine, order = by_hand(), list[str]()
     long = SamplingParams(max_tokens=30, ignore_eos=True)
     submit(engine, order, "running", sampling=long)
     engine.run_step()
     sinks = [submit(engine, order, f"waiting {i}", deadline_ms=5000 + i, sampling=long) for i in range(10)]
-    steps(engine, clock, 8)
+    steps(engine, 8)
     for sink in sinks:
         result = sink.wait()
         assert (result.finish_reason, result.token_ids) == (FinishReason.DEADLINE, [])
@@ -132,19 +141,16 @@ def test_a_deadline_also_ends_a_request_that_waits(by_hand: Callable[..., Verifi
     assert engine.num_running == 1
 
 
-def test_what_waited_too_long_to_end_in_time_takes_no_step(
-    by_hand: Callable[..., VerifierEngine], clock: FakeClock
-) -> None:
+def test_what_waited_too_long_to_end_in_time_takes_no_step(by_hand: Callable[..., VerifierEngine]) -> None:
     engine, order = by_hand(), list[str]()
     submit(engine, order, "teaches the pace")  # 4 s for 4 tokens
-    steps(engine, clock)
+    steps(engine)
     submit(engine, order, "running")
     engine.run_step()
-    clock.sleep(1.0)
     in_time = submit(engine, order, "in time", deadline_ms=20_000)
     hopeless = submit(engine, order, "hopeless", deadline_ms=6000, tenant="")
     never = submit(engine, order, "never could", deadline_ms=1500)
-    steps(engine, clock)
+    steps(engine)
     error = hopeless.wait().error
     assert isinstance(error, OverloadedError)
     assert "waited too long to end within its deadline" in str(error)
@@ -153,15 +159,47 @@ def test_what_waited_too_long_to_end_in_time_takes_no_step(
     assert never.wait().finish_reason is FinishReason.DEADLINE, "its client wanted what there is by then"
 
 
-def test_a_server_with_a_free_seat_tries_even_what_may_fail(
+def test_a_server_with_a_free_seat_tries_even_what_may_fail(by_hand: Callable[..., VerifierEngine]) -> None:
+    engine, order = by_hand(), list[str]()
+    submit(engine, order, "teaches the pace")
+    steps(engine)
+    close = submit(engine, order, "close", deadline_ms=3900)
+    steps(engine)
+    assert close.wait().error is None
+
+
+def test_a_running_request_that_is_lost_gives_its_place_to_others(
     by_hand: Callable[..., VerifierEngine], clock: FakeClock
 ) -> None:
     engine, order = by_hand(), list[str]()
+    long = SamplingParams(max_tokens=30, ignore_eos=True)
     submit(engine, order, "teaches the pace")
-    steps(engine, clock)
-    close = submit(engine, order, "close", deadline_ms=3900)
-    steps(engine, clock)
-    assert close.wait().error is None
+    steps(engine)
+    lost = submit(engine, order, "lost", sampling=long, deadline_ms=40_000)
+    for _ in range(3):
+        engine.run_step()
+    clock.sleep(30.0)  # a pause of the machine
+    engine.run_step()
+    assert lost.result.finish_reason is None, "nobody else wants its place"
+    other = submit(engine, order, "other")
+    engine.run_step()
+    assert (lost.wait().finish_reason, len(lost.result.token_ids)) == (FinishReason.DEADLINE, 4)
+    steps(engine)
+    assert len(other.wait().token_ids) == 4
+
+
+def test_the_operator_can_have_every_deadline_used_up(
+    by_hand: Callable[..., VerifierEngine], loaded: LoadedModel
+) -> None:
+    engine, order = by_hand(give_up_hopeless=False), list[str]()
+    submit(engine, order, "teaches the pace")
+    steps(engine)
+    submit(engine, order, "running")
+    engine.run_step()
+    waits = submit(engine, order, "waits", deadline_ms=6000)
+    steps(engine)
+    assert waits.wait().finish_reason is FinishReason.DEADLINE
+    assert waits.result.token_ids, "it ran to its deadline"
 
 
 def mixed_requests() -> list[GenerationRequest]:
