@@ -2,7 +2,7 @@
 
 python -m benchmarks.overload [--model models/SmolLM2-135M-Instruct] [--step-ms 0] [--seconds 60] [--loads 0.5 1 2]
 
-A verifier in a process of its own behind a gateway; 80 % of the requests come with one API key, 20 % with another.
+A verifier in a process of its own behind a gateway; 90 % of the requests come with one API key, 10 % with another.
 The capacity is measured with so many requests at a time that none has to wait long; then requests arrive at random
 (Poisson) at each LOAD times that rate, whatever becomes of them, each with a deadline. Goodput counts the requests that
 ended within their deadline, and their tokens. All of it is done ROUNDS times, and the medians count.
@@ -46,7 +46,7 @@ SEED = 7
 SAMPLE_S = 0.25
 PROMPT_TOKENS = (16, 64)
 OUTPUT_TOKENS = (16, 48)
-SHARES = {"heavy": 0.8, "light": 0.2}  # of the arrivals
+SHARES = {"heavy": 0.9, "light": 0.1}  # of the arrivals
 
 
 @dataclass(frozen=True)
