@@ -29,7 +29,6 @@ from outrider.v1 import generation_pb2 as pb
 from benchmarks.paced_verifier import STEP_VARIABLE
 from cluster.config.gateway import GatewayConfig
 from cluster.config.tenancy import TenancyConfig
-from cluster.gateway.directory import ReplicaState
 from cluster.gateway.service import GatewayService
 from cluster.router.membership import ReplicaRecord
 from cluster.security.api_keys import hash_of, new_key
@@ -84,7 +83,7 @@ class Bench:
     """A gateway in front of one verifier process."""
 
     service: GatewayService
-    state: ReplicaState
+    record: ReplicaRecord
     process: psutil.Process
     keys: dict[str, str]
     max_running: int
@@ -120,7 +119,7 @@ class Bench:
         return Outcome(tenant, "in time" if in_time else "late", tokens, seconds)
 
     async def sample(self, samples: Samples) -> None:
-        stub = self.service._pool.stub(self.state)
+        stub = self.service._pool.stub(self.record)
         own = psutil.Process()
         while True:
             info = await stub.GetInfo(verifier_pb2.VerifierGetInfoRequest(), timeout=60.0)
@@ -135,12 +134,12 @@ class Bench:
 class _OneVerifier:
     """A `ReplicaDirectory`."""
 
-    state: ReplicaState
+    record: ReplicaRecord
 
-    def verifiers(self) -> Sequence[ReplicaState]:
-        return (self.state,)
+    def verifiers(self) -> Sequence[ReplicaRecord]:
+        return (self.record,)
 
-    def drafters(self) -> Sequence[ReplicaState]:
+    def drafters(self) -> Sequence[ReplicaRecord]:
         return ()
 
 
@@ -165,21 +164,21 @@ async def bench(model: str, step_ms: float, max_running: int, max_waiting: int) 
         (process,) = set(psutil.Process().children()) - before
         path = Path(folder) / "keys.yaml"
         write_keys(path, KeyFile(keys={name: KeyEntry(sha256=hash_of(key)) for name, key in keys.items()}))
+        block_size = config.kv_cache.block_size
         record = ReplicaRecord(
-            "verifier", info["id"], info["address"], info["incarnation"], "m", "f", tokenizer.tokenizer_hash
+            "verifier", info["id"], info["address"], info["incarnation"], "m", "f", tokenizer.tokenizer_hash, block_size
         )
-        state = ReplicaState(record)
         service = GatewayService(
             config=GatewayConfig(tenancy=TenancyConfig(keys_file=str(path))),
             model_name="m",
             tokenizer=tokenizer,
-            directory=_OneVerifier(state),
+            directory=_OneVerifier(record),
             version="benchmark",
             clock=time.monotonic,
             rng=random.Random(SEED),
         )
         try:
-            yield Bench(service, state, process, keys, max_running, info["vocab_size"])
+            yield Bench(service, record, process, keys, max_running, info["vocab_size"])
         finally:
             await service.close()
 

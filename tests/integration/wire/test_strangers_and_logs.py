@@ -14,12 +14,12 @@ from outrider.v1 import common_pb2, draft_pb2, draft_pb2_grpc, verifier_pb2, ver
 from outrider.v1 import generation_pb2 as pb
 
 from cluster.config.gateway import GatewayConfig
-from cluster.gateway.directory import ReplicaState
-from cluster.gateway.grpc_ingress import CallFailedError, GrpcIngress
+from cluster.gateway.grpc_ingress import CallFailedError
 from cluster.gateway.service import GatewayService
-from cluster.router.membership import ReplicaRecord
+from cluster.router.membership import ReplicaRecord, Role
 from tests.fakes.fake_verifier import FakeDirectory
 from tests.integration.processes import Server, drafter_process, verifier_process
+from tests.unit.gateway.conftest import Ingress
 from workers.core.private_log import CONTENT_VARIABLE, log_failure
 from workers.rpc.channels import RpcOptions
 from workers.rpc.internal_plane import TOKEN_VARIABLE
@@ -27,7 +27,8 @@ from workers.text.tokenizer import Tokenizer
 
 MARKER = "xylophonequokka"
 TOKEN = "the-internal-token-of-this-test"  # noqa: S105
-CACHE = {"num_blocks": 256, "block_size": 4}
+BLOCK_SIZE = 4
+CACHE = {"num_blocks": 256, "block_size": BLOCK_SIZE}
 
 
 @dataclass
@@ -37,21 +38,13 @@ class Plane:
     folder: Path
     tokenizer: Tokenizer
 
-    def state(self, server: Server, role: str) -> ReplicaState:
+    def record(self, server: Server, role: Role) -> ReplicaRecord:
         info = server.info
-        record = ReplicaRecord(
-            role,  # type: ignore[arg-type]
-            info["id"],
-            server.address,
-            info["incarnation"],
-            "tiny",
-            info["model_fingerprint"],
-            info["tokenizer_hash"],
-        )
-        return ReplicaState(record)
+        hashes = (info["model_fingerprint"], info["tokenizer_hash"])
+        return ReplicaRecord(role, info["id"], server.address, info["incarnation"], "tiny", *hashes, BLOCK_SIZE)
 
     def gateway(self, token: str | None = TOKEN) -> GatewayService:
-        directory = FakeDirectory([self.state(self.verifier, "verifier")], [self.state(self.drafter, "drafter")])
+        directory = FakeDirectory([self.record(self.verifier, "verifier")], [self.record(self.drafter, "drafter")])
         return GatewayService(
             config=GatewayConfig(max_output_tokens=64),
             model_name="tiny",
@@ -96,11 +89,6 @@ class Context:
         return ()
 
 
-class Ingress(GrpcIngress):
-    def __init__(self, service: GatewayService) -> None:
-        self.service = service
-
-
 def request(prompt: str = f"{MARKER} {MARKER}", **fields: object) -> pb.GenerateRequest:
     sampling = common_pb2.SamplingParams(max_tokens=24, seed=3, ignore_eos=True, stop=[f"never {MARKER}"])
     return pb.GenerateRequest(request_id="r", text=prompt, sampling=sampling, **fields)  # type: ignore[arg-type]
@@ -141,7 +129,7 @@ async def test_strangers_reach_no_service(plane: Plane) -> None:
 class Broken:
     """A directory whose failure repeats what was asked."""
 
-    def verifiers(self) -> list[ReplicaState]:
+    def verifiers(self) -> list[ReplicaRecord]:
         raise KeyError(MARKER)
 
     drafters = verifiers
