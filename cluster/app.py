@@ -29,11 +29,14 @@ SPARE_STREAMS = 64  # beyond the gateway's own limit, so that it answers instead
 def build(args: OutriderArgs) -> Application:
     """All deployments, bound to their settings. Each gets its own part of `args` only."""
     target, draft, gateway = args.target, args.draft, args.gateway
+    plane = {"rpc": args.internal}
     verifiers = _engine_pool(TargetVerifier, target, args.autoscaling).bind(
-        target.config, target.graceful_shutdown_timeout_s
+        target.config.model_copy(update=plane), target.graceful_shutdown_timeout_s
     )
     drafters = (
-        _engine_pool(DraftProposer, draft, args.autoscaling).bind(draft.config, draft.graceful_shutdown_timeout_s)
+        _engine_pool(DraftProposer, draft, args.autoscaling).bind(
+            draft.config.model_copy(update=plane), draft.graceful_shutdown_timeout_s
+        )
         if draft
         else None
     )
@@ -51,6 +54,7 @@ def build(args: OutriderArgs) -> Application:
         draft.config.model.tokenizer_model if draft else None,
         verifiers,
         drafters,
+        internal=args.internal,
     )
 
 

@@ -25,6 +25,7 @@ OBJECT_STORE_BYTES = 100 * 2**20
 START_ATTEMPTS = 2  # on a busy machine Ray gives up on its own agents after 15 s
 HOPELESS = ("ConfigurationError", "NotFoundError", "IncompatibleError")
 POLL_S = 0.25
+INTERNAL_TOKEN_VARIABLE = "OUTRIDER_INTERNAL_TOKEN"  # noqa: S105  # as in workers.rpc, which would load gRPC before Ray
 STOP_TIMEOUT_S = 10.0
 
 Report = Callable[[str], None]
@@ -47,13 +48,15 @@ def prepare_environment(environ: MutableMapping[str, str], *, private: bool) -> 
 
     Token authentication is always on. A `private` Ray (one node, started by this
     process) gets a token of its own and listens on the loopback interface only;
-    joining a running cluster uses the user's token.
+    joining a running cluster uses the user's token. The replicas of a private Ray
+    get an internal token of their own, which they inherit from this process.
     """
     environ.setdefault("RAY_AUTH_MODE", "token")
     environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if private:
         if "RAY_AUTH_TOKEN_PATH" not in environ:
             environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        environ.setdefault(INTERNAL_TOKEN_VARIABLE, secrets.token_hex(32))
         if "ray" not in sys.modules:  # read once, at import
             environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # in spite of its name: "0" = loopback only
 

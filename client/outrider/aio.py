@@ -40,7 +40,8 @@ class AsyncClient:
         timeout: Seconds that a call may take with all its retries; None = no limit.
         retry: When to try again and to resume.
         channel_credentials: TLS; None = an unencrypted connection.
-        metadata: Headers of every call, such as {"authorization": "Bearer ..."}.
+        api_key: Sent as `authorization: Bearer KEY`; None = the environment's OUTRIDER_API_KEY, "" = no key.
+        metadata: Further headers of every call.
         max_message_bytes: Largest message in either direction.
         max_connections: A connection carries 100 streams at once; more are opened as needed, up to this many.
         clock, sleep, random: For tests; seconds from an arbitrary start, waiting, and randomness.
@@ -53,6 +54,7 @@ class AsyncClient:
         timeout: float | None = None,
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
         channel_credentials: grpc.ChannelCredentials | None = None,
+        api_key: str | None = None,
         metadata: Metadata = (),
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
         max_connections: int = 8,
@@ -64,6 +66,7 @@ class AsyncClient:
             target,
             timeout=timeout,
             retry=retry,
+            api_key=api_key,
             metadata=metadata,
             max_message_bytes=max_message_bytes,
             clock=clock,

@@ -1,5 +1,6 @@
 """What the sync and the async client share: settings, request building, the state of a stream. No I/O."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from random import Random, SystemRandom
 from typing import Any
@@ -13,7 +14,9 @@ from outrider.results import Generation
 from outrider.retry import Attempts, RetryPolicy
 from outrider.target import checked_target
 
-__all__ = ["Cancellation", "ClientCore", "Metadata", "StreamCore"]
+__all__ = ["API_KEY_VARIABLE", "Cancellation", "ClientCore", "Metadata", "StreamCore"]
+
+API_KEY_VARIABLE = "OUTRIDER_API_KEY"
 
 Metadata = Mapping[str, str] | Sequence[tuple[str, str]]
 
@@ -30,6 +33,7 @@ class ClientCore:
         *,
         timeout: float | None,
         retry: RetryPolicy,
+        api_key: str | None,
         metadata: Metadata,
         max_message_bytes: int,
         clock: Callable[[], float],
@@ -37,7 +41,7 @@ class ClientCore:
     ) -> None:
         self.target = checked_target(target)
         self.channel_options = channel_options(max_message_bytes)
-        self.metadata = metadata_pairs(metadata)
+        self.metadata = _with_api_key(metadata_pairs(metadata), api_key)
         try:
             self._timeout_s = None if timeout is None else checks.seconds("timeout", timeout)
         except InvalidRequestError as error:
@@ -59,6 +63,21 @@ class ClientCore:
         """A new generation; raises `InvalidRequestError` when it cannot be sent as it is."""
         request = wire.generate_request(prompt, options, self._random)
         return GenerationCall(request, self.attempts(request.deadline_ms / 1000 if request.deadline_ms else None))
+
+
+def _with_api_key(
+    metadata: tuple[tuple[str, str], ...], api_key: str | None, environ: Mapping[str, str] = os.environ
+) -> tuple[tuple[str, str], ...]:
+    """Headers with the key; a header of the caller's own goes before the environment's key."""
+    has_own = any(key == "authorization" for key, _ in metadata)
+    if api_key is not None and has_own:
+        raise ConfigurationError("api_key: the metadata have an `authorization` of their own; give one of the two")
+    key = (None if has_own else environ.get(API_KEY_VARIABLE)) if api_key is None else api_key
+    if not key:
+        return metadata
+    if not isinstance(key, str) or not key.isascii() or not key.isprintable() or " " in key:
+        raise ConfigurationError("api_key: expected printable ASCII without blanks")  # not repeated: it is a secret
+    return (*metadata, ("authorization", f"Bearer {key}"))
 
 
 class Cancellation:

@@ -9,7 +9,7 @@
     ├── RefusedError                  valid, but this server does not allow it
     ├── AuthenticationError           credentials are missing, wrong or not sufficient
     ├── IncompatibleError             server and SDK (or two components of the server) do not fit together
-    ├── OverloadedError               the server's queue is full, and stayed full over all attempts
+    ├── OverloadedError               the server's queue or a limit of the key is full, and stayed so over all attempts
     ├── UnavailableError              the server is gone or shutting down, and stayed so over all attempts
     │   └── ConnectionLostError       it could not be reached, or a stream broke and could not be resumed
     ├── DeadlineError                 the server stopped the request: out of time
@@ -91,7 +91,13 @@ class IncompatibleError(OutriderError):
 
 
 class OverloadedError(OutriderError):
-    """The server's queue is full; the same request may succeed later."""
+    """The server's queue is full, or a limit of the API key is reached; the same request may succeed later.
+
+    Attributes:
+        retry_after_s: When the server expects room, in seconds from now; None when it does not say.
+    """
+
+    retry_after_s: float | None = None
 
 
 class UnavailableError(OutriderError):

@@ -6,6 +6,7 @@ CANCELLED and UNKNOWN (HAProxy). An error that Outrider's own server raised is
 told apart by its details, "ErrorName: message".
 """
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -63,6 +64,8 @@ _BY_NAME: dict[str, tuple[type[OutriderError], Verdict]] = {
 
 # gRPC's own words, on either side, for a message above the size limit; the code alone would read as "overloaded".
 _TOO_LARGE = "larger than max"
+# How the server tells in the details when there may be room: proxies drop the trailing metadata of failed calls.
+_RETRY_AFTER = re.compile(r"; retry after (\d{1,9}) ms$")
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,12 @@ class Failure:
     def verdict(self) -> Verdict:
         return Verdict.FINAL if self.too_large else self._kind[1]
 
+    @property
+    def retry_after_s(self) -> float | None:
+        """The server's hint when to come back, of a refusal for lack of room."""
+        found = _RETRY_AFTER.search(self.details) if self.verdict is Verdict.OVERLOADED else None
+        return None if found is None else int(found[1]) / 1e3
+
     def to_error(self) -> OutriderError:
         """The SDK's error for this status."""
         name, _, message = self.details.partition(": ")
@@ -97,7 +106,10 @@ class Failure:
             message = self.details or f"the server answered {self.code.name} without details"
         if issubclass(kind, errors.InvalidRequestError):
             message = wire.message_in_sdk_names(message)
-        return kind(message, status=self.code.name)
+        error = kind(message, status=self.code.name)
+        if isinstance(error, errors.OverloadedError):
+            error.retry_after_s = self.retry_after_s
+        return error
 
     @property
     def _kind(self) -> tuple[type[OutriderError], Verdict]:

@@ -25,6 +25,8 @@ class RequestOptions(SamplingFields, total=False):
     """Requests with the same one prefer the same replicas: a conversation, an agent's run. At most 128 characters."""
     deadline: float | None
     """Seconds that the server may spend; the answer then ends with finish reason "deadline"."""
+    priority: int
+    """-10 (first) to 10 (last), 0 when not given, as in vLLM; the key's limits say how urgent it may be."""
     request_id: str | None
     """At most 128 characters; drawn by the SDK when it is not given."""
     model: str

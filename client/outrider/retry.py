@@ -17,7 +17,8 @@ class RetryPolicy:
     """Limits of retrying. An attempt that brought new tokens starts the count anew.
 
     The wait before attempt k (2, 3, ...) is initial_backoff_s * multiplier**(k - 2), at most max_backoff_s, of which
-    the share `jitter` is random.
+    the share `jitter` is random. A hint of the server when to come back takes the place of initial_backoff_s and is
+    never undercut: the share `jitter` is added to it, so that clients refused together do not come back together.
     """
 
     max_attempts: int = 6
@@ -26,18 +27,20 @@ class RetryPolicy:
     """As max_attempts, counting only failures that may be a defect of the server (INTERNAL, UNKNOWN)."""
     initial_backoff_s: float = 0.1
     overloaded_backoff_s: float = 0.5
-    """Takes the place of initial_backoff_s when the server is full."""
+    """Takes the place of initial_backoff_s when the server is full and does not say when to come back."""
     max_backoff_s: float = 5.0
     multiplier: float = 2.0
     jitter: float = 0.5
     retry_overloaded: bool = True
     """Whether to wait and try again when the server is full."""
+    max_hint_s: float = 60.0
+    """Longest time that a hint of the server is waited for; beyond it its refusal is raised at once."""
 
     def __post_init__(self) -> None:
         for name, least in (("max_attempts", 1), ("max_suspect_attempts", 1), ("multiplier", 1.0)):
             if not getattr(self, name) >= least:
                 raise ConfigurationError(f"retry.{name} must be at least {least}, got {getattr(self, name)!r}")
-        for name in ("initial_backoff_s", "overloaded_backoff_s", "max_backoff_s"):
+        for name in ("initial_backoff_s", "overloaded_backoff_s", "max_backoff_s", "max_hint_s"):
             if not getattr(self, name) >= 0:
                 raise ConfigurationError(f"retry.{name} must not be negative, got {getattr(self, name)!r}")
         if not 0 <= self.jitter <= 1:
@@ -48,8 +51,11 @@ class RetryPolicy:
         """One attempt."""
         return RetryPolicy(max_attempts=1)
 
-    def backoff_s(self, fruitless: int, verdict: Verdict, random: Random) -> float:
-        """Seconds to wait after `fruitless` attempts in a row without a new token."""
+    def backoff_s(self, fruitless: int, verdict: Verdict, random: Random, hint_s: float | None = None) -> float:
+        """Seconds to wait after `fruitless` attempts in a row without a new token; `hint_s` is the server's."""
+        if hint_s is not None:
+            wait = min(max(self.max_backoff_s, hint_s), hint_s * self.multiplier ** min(fruitless - 1, 64))
+            return wait * (1.0 + self.jitter * random.random())
         first = self.overloaded_backoff_s if verdict is Verdict.OVERLOADED else self.initial_backoff_s
         # Beyond 64 doublings every sensible backoff is at its maximum; the bound keeps the power finite.
         wait = min(self.max_backoff_s, first * self.multiplier ** min(fruitless - 1, 64))
@@ -99,7 +105,7 @@ class Attempts:
             raise self._out_of_time(failure)
         if self._exhausted(failure):
             raise self._final(failure)
-        delay = self._policy.backoff_s(self._fruitless, failure.verdict, self._random)
+        delay = self._policy.backoff_s(self._fruitless, failure.verdict, self._random, failure.retry_after_s)
         if remaining is not None and delay >= remaining:
             raise self._out_of_time(failure) from failure.to_error()
         return delay
@@ -108,6 +114,7 @@ class Attempts:
         return (
             failure.verdict is Verdict.FINAL
             or (failure.verdict is Verdict.OVERLOADED and not self._policy.retry_overloaded)
+            or (failure.retry_after_s or 0.0) > self._policy.max_hint_s
             or self._fruitless >= self._policy.max_attempts
             or self._suspect >= self._policy.max_suspect_attempts
         )

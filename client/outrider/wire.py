@@ -64,6 +64,10 @@ def generate_request(prompt: str | None, options: RequestOptions, random: Random
     speculation = options.get("speculation")
     if speculation is not None:
         request.speculation.CopyFrom(_speculation_message(speculation))
+    priority = options.get("priority", 0)
+    if isinstance(priority, bool) or not isinstance(priority, int) or not -(2**31) <= priority < 2**31:
+        raise InvalidRequestError(f"priority: expected an integer from -10 to 10, got {priority!r}")
+    request.priority = priority
     deadline = options.get("deadline")
     if deadline is not None:
         request.deadline_ms = max(1, round(checks.seconds("deadline", deadline) * 1000))

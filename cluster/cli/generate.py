@@ -9,6 +9,7 @@ from outrider import ChatMessage, Client, Generation, GenerationStats, Speculati
 from outrider.options import RequestOptions
 from rich.console import Console
 
+from cluster.cli.connection import ApiKeyFile, CaFile, Tls, connect
 from cluster.cli.output import BAD_INPUT, err_console, fail, friendly_errors, out_console
 from cluster.cli.text import check_text, read_standard_input
 
@@ -47,6 +48,10 @@ def generate(
     cache_salt: Annotated[str, typer.Option(help="Share cached K/V only with requests of this salt")] = "",
     session_id: Annotated[str, typer.Option(help="Requests with the same one prefer the same replicas")] = "",
     deadline: Annotated[float | None, typer.Option(help="Seconds that the server may spend")] = None,
+    priority: Annotated[int, typer.Option(help="-10 (served first) to 10 (served last)")] = 0,
+    api_key_file: ApiKeyFile = None,
+    tls: Tls = False,
+    ca: CaFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end")] = False,
 ) -> None:
     """Generate text. It streams as it is committed; statistics go to standard error."""
@@ -73,13 +78,15 @@ def generate(
             "cache_salt": cache_salt,
             "session_id": session_id,
             "deadline": deadline,
+            "priority": priority,
         }
         if chat:
             messages = [] if system is None else [ChatMessage("system", system)]
             options["messages"] = [*messages, ChatMessage("user", prompt)]
         elif system is not None:
             raise fail("--system needs --chat", BAD_INPUT)
-        run(target, None if chat else prompt, options, as_json=as_json)
+        with connect(target, api_key_file, tls=tls, ca=ca) as client:
+            run(client, None if chat else prompt, options, as_json=as_json)
 
 
 def readable(prompt: str, system: str | None, stop: list[str], cache_salt: str) -> str:
@@ -92,11 +99,11 @@ def readable(prompt: str, system: str | None, stop: list[str], cache_salt: str) 
     return read_standard_input() if prompt == "-" else prompt
 
 
-def run(target: str, prompt: str | None, options: RequestOptions, *, as_json: bool) -> None:
+def run(client: Client, prompt: str | None, options: RequestOptions, *, as_json: bool) -> None:
     """Stream the answer; several answers (n > 1) are printed one after another at the end."""
     live = not as_json and (options.get("n") or 1) == 1
     out = out_console()
-    with Client(target) as client, client.stream(prompt, **options) as stream:
+    with client.stream(prompt, **options) as stream:
         for delta in stream:
             if live:
                 out.print(delta.text, end="", markup=False, soft_wrap=True)

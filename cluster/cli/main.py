@@ -1,10 +1,11 @@
-"""`outrider serve | generate | status | model fetch`."""
+"""`outrider serve | generate | status | keys | model fetch`."""
 
 import typer
 
 from cluster.cli.autoscale import app as autoscale_app
 from cluster.cli.convert import app as convert_app
 from cluster.cli.generate import generate
+from cluster.cli.keys import app as keys_app
 from cluster.cli.model import app as model_app
 from cluster.cli.probe import probe
 from cluster.cli.serve import serve
@@ -26,6 +27,7 @@ app.command("status")(status)
 app.command("probe")(probe)
 app.add_typer(autoscale_app, name="autoscale")
 app.add_typer(convert_app, name="convert")
+app.add_typer(keys_app, name="keys")
 app.add_typer(model_app, name="model")
 app.add_typer(train_app, name="train")
 

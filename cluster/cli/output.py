@@ -45,6 +45,7 @@ _BAD_INPUT_ERRORS = (
     InvalidRequestError,
     NotFoundError,
     RefusedError,
+    errors.AuthenticationError,
     errors.ConfigurationError,
     errors.InvalidRequestError,
     errors.NotFoundError,

@@ -5,11 +5,12 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from outrider import Client, ModelInfo, ServerInfo
+from outrider import ModelInfo, ServerInfo
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from cluster.cli.connection import ApiKeyFile, CaFile, Tls, connect
 from cluster.cli.generate import DEFAULT_TARGET
 from cluster.cli.output import friendly_errors, out_console
 from cluster.cli.routing import show_routing
@@ -24,11 +25,14 @@ def status(
         str | None, typer.Option(metavar="REQUEST_ID", help="Show instead why a recent request went where it went")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+    api_key_file: ApiKeyFile = None,
+    tls: Tls = False,
+    ca: CaFile = None,
 ) -> None:
     """Show what a server runs."""
     with friendly_errors():
         check_text("--explain", explain)
-        with Client(target) as client:
+        with connect(target, api_key_file, tls=tls, ca=ca) as client:
             if explain is not None:
                 decisions = client.explain_routing(explain)
                 show_routing(out_console(), decisions, as_json=as_json)

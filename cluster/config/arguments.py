@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from cluster.config.autoscaling import AutoscalingSettings
 from cluster.config.gateway import GatewayConfig
 from cluster.config.pools import DrafterPool, Settings, VerifierPool
+from workers.core.config import RpcConfig
 
 __all__ = ["OutriderArgs"]
 
@@ -23,6 +24,15 @@ class OutriderArgs(Settings):
     autoscaling: AutoscalingSettings = Field(
         AutoscalingSettings(), description="How pools with `autoscaling` of their own are scaled"
     )
+    internal: RpcConfig = Field(RpcConfig(), description="How the replicas call each other")
+
+    @model_validator(mode="after")
+    def _one_internal_plane(self) -> Self:
+        pools = {"target": self.target, "draft": self.draft}
+        for name, pool in pools.items():
+            if pool is not None and "rpc" in pool.config.model_fields_set:
+                raise ValueError(f"{name}.config.rpc: an application has one internal plane; give it as `internal`")
+        return self
 
     @model_validator(mode="after")
     def _pools_fit(self) -> Self:

@@ -4,6 +4,7 @@ from pydantic import Field
 
 from cluster.config.pools import Pool
 from cluster.config.routing import RoutingConfig
+from cluster.config.tenancy import TenancyConfig
 
 __all__ = ["GatewayConfig"]
 
@@ -27,3 +28,4 @@ class GatewayConfig(Pool):
     )
     routing: RoutingConfig = RoutingConfig()
     drafters_per_request: int = Field(2, ge=1, le=16, description="Drafters named to the verifier, best first")
+    tenancy: TenancyConfig = TenancyConfig()

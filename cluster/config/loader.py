@@ -49,6 +49,9 @@ def load_config(path: Path | str) -> Config:
         raise _wrong(path, str(error)) from None
     if "route_prefix" in application and application["route_prefix"] is None:
         raise _wrong(path, f"applications.{index}.route_prefix: null would hide the application from gRPC; use /")
+    grpc_options = document.setdefault("grpc_options", {})
+    if isinstance(grpc_options, dict):
+        grpc_options.setdefault("enable_reflection", False)  # Serve's default tells strangers what is served
     prefix = ("applications", str(index), "args")
     try:
         args = OutriderArgs.model_validate(application.get("args") or {})

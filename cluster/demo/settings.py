@@ -32,7 +32,7 @@ def demo_document(target: Path, draft: Path, *, grpc_port: int, http_port: int) 
     return {
         "proxy_location": "HeadOnly",
         "http_options": {"host": "127.0.0.1", "port": http_port},
-        "grpc_options": {"port": grpc_port, "grpc_servicer_functions": [SERVICER]},
+        "grpc_options": {"port": grpc_port, "grpc_servicer_functions": [SERVICER], "enable_reflection": False},
         "applications": [
             {"name": "outrider", "route_prefix": "/", "import_path": "cluster.app:build", "args": args},
         ],

@@ -17,7 +17,9 @@ from cluster.gateway.grpc_ingress import GrpcIngress
 from cluster.gateway.service import GatewayService
 from cluster.router.directory import MembershipDirectory
 from cluster.router.membership import MEMBERSHIP
+from workers.core.config import RpcConfig
 from workers.core.errors import ConfigurationError, NotFoundError
+from workers.rpc.channels import RpcOptions
 from workers.text.tokenizer import Tokenizer
 
 __all__ = ["Gateway", "check_tokenizers"]
@@ -38,6 +40,7 @@ class Gateway(GrpcIngress):
         draft_model: str | None,
         verifiers: DeploymentHandle,
         drafters: DeploymentHandle | None,
+        internal: RpcConfig,
     ) -> None:
         """`target_model`, `draft_model`: where their tokenizers are."""
         tokenizer = Tokenizer.load(target_model)
@@ -59,7 +62,10 @@ class Gateway(GrpcIngress):
             version=version("outrider-server"),
             clock=time.monotonic,
             rng=random.SystemRandom(),
+            options=RpcOptions.of(internal),
         )
+        if self.service.tenants.open:  # Serve's gRPC proxies listen on all interfaces, whatever Ray does
+            logger.warning("no gateway.tenancy.keys_file: everybody who reaches the gRPC port may call")
 
     async def __call__(self, request: Request) -> PlainTextResponse:
         """HTTP: /healthz says whether requests can be answered."""

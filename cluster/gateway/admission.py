@@ -2,13 +2,14 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from outrider.v1 import generation_pb2
 
 from cluster.config.gateway import GatewayConfig
 from cluster.gateway.model_info import ModelInfo
 from workers.core.errors import ContextLengthError, InvalidRequestError, NotFoundError, RefusedError
+from workers.core.request import TenantShare
 from workers.core.sampling_params import SamplingParams, SpeculationParams
 from workers.rpc import convert
 
@@ -41,6 +42,8 @@ class AdmittedRequest:
     session_id: str
     deadline_ms: int | None
     resume: Mapping[int, ResumePoint]
+    priority: int = 0
+    tenant: TenantShare = field(default_factory=TenantShare)
 
     @property
     def max_tokens(self) -> int:
@@ -94,6 +97,7 @@ def admit(
         session_id=message.session_id,
         deadline_ms=message.deadline_ms or None,
         resume=_resume_points(message, sampling, model.vocab_size),
+        priority=convert.priority_from_wire(message.priority),
     )
 
 

@@ -1,6 +1,7 @@
 """One answer: runs it on a verifier, and goes on with another one when that is lost."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from cluster.gateway.replica_pool import ReplicaPool
 from cluster.router.decision import RoutedRequest
 from cluster.router.membership import ReplicaRecord
 from cluster.router.replica_table import key_of
-from workers.core.errors import DeadlineError, InternalError, OverloadedError, UnavailableError
+from workers.core.errors import AuthenticationError, DeadlineError, InternalError, OverloadedError, UnavailableError
 from workers.core.request import DrafterEndpoint, FinishReason
 from workers.rpc import convert
 from workers.rpc.errors import from_rpc_error
@@ -37,6 +38,8 @@ LOST = frozenset(
 )
 AVOID_LOST_S = 1.0  # a dead replica has left the directory by then; one that lives deserves another try
 DEADLINE_GRACE_S = 0.5  # the verifier ends an answer in time itself; this is for one that does not
+
+_log = logging.getLogger(__name__)
 
 VerifierMessage = verifier_pb2.VerifierGenerateResponse
 VerifierCall: TypeAlias = "grpc.aio.UnaryStreamCall[verifier_pb2.VerifierGenerateRequest, VerifierMessage]"
@@ -184,6 +187,9 @@ class Answer:
         if isinstance(mapped, DeadlineError):
             self._progress.ending = Ending(FinishReason.DEADLINE)
             return
+        if isinstance(mapped, AuthenticationError):  # not the client's credentials: ours
+            _log.error("verifier %s does not accept this gateway's internal token", verifier.replica_id)
+            raise InternalError("the server's own parts do not trust each other; its log says more") from None
         if error.code() in LOST and not _is_fault_of_request(error):
             self._avoid(verifier)
         elif isinstance(mapped, OverloadedError):
@@ -210,6 +216,9 @@ class Answer:
             cache_salt=request.cache_salt,
             deadline_ms=0 if remaining_s is None else max(1, round(1e3 * remaining_s)),
             drafters=[_endpoint(drafter) for drafter in drafters],
+            priority=request.priority,
+            tenant=request.tenant.name,
+            tenant_weight=request.tenant.weight,
         )
 
     def _delta(

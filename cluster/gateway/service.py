@@ -1,6 +1,7 @@
 """The gateway's work, independent of how its calls arrive: `grpc_ingress` puts it behind Serve."""
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
@@ -17,10 +18,12 @@ from cluster.gateway.merge import merged
 from cluster.gateway.model_info import ModelInfo
 from cluster.gateway.progress import AnswerProgress
 from cluster.gateway.replica_pool import ReplicaPool
+from cluster.gateway.tenants import Metadata, Tenant, Tenants
 from cluster.router.directory import ReplicaDirectory
 from cluster.router.load import ReplicaLoad
 from cluster.router.membership import ReplicaRecord
 from workers.core.errors import IncompatibleError, InvalidRequestError, OverloadedError, UnavailableError
+from workers.core.retry_hint import RetryHints
 from workers.core.seeds import derive_seed
 from workers.rpc.channels import RpcOptions
 from workers.text.chat_template import Message
@@ -58,6 +61,8 @@ class GatewayService:
         self._pool = ReplicaPool(directory, config.routing, clock=clock, rng=rng, options=options)
         self._model: ModelInfo | None = None
         self._active = 0
+        self._hints = RetryHints()
+        self.tenants = Tenants(config, clock)
 
     @property
     def active_requests(self) -> int:
@@ -67,15 +72,19 @@ class GatewayService:
         """Close the connections; streams that still run end with `UnavailableError`."""
         await self._pool.close()
 
-    async def generate(self, message: pb.GenerateRequest) -> AsyncGenerator[pb.GenerateResponse, None]:
-        """Messages as proto/outrider/v1/generation.proto describes them."""
+    async def generate(
+        self, message: pb.GenerateRequest, metadata: Metadata = ()
+    ) -> AsyncGenerator[pb.GenerateResponse, None]:
+        """Messages as proto/outrider/v1/generation.proto describes them; `metadata` are the call's headers."""
         deadline_at = self._clock() + message.deadline_ms / 1e3 if message.deadline_ms else None
-        with self._counted():
+        tenant = self.tenants.authenticate(metadata)
+        with tenant.occupied(), self._counted():
             check_message(message, self._config)
             model = await self.model()
             check_model(message.model, model)
             prompt = await self._prompt_tokens(message)
-            request = admit(message, prompt, model=model, config=self._config, rng=self._rng)
+            request = self._admit(message, prompt, model, tenant)
+            tenant.begin(len(prompt))
             answers = self._answers(request, model, deadline_at)
             yield pb.GenerateResponse(
                 started=pb.GenerationStarted(
@@ -85,20 +94,26 @@ class GatewayService:
             try:
                 async with aclosing(merged([answer.messages() for answer in answers])) as responses:
                     async for response in responses:
+                        tenant.spend(len(response.delta.token_ids))
                         yield response
             finally:
                 await self._pool.forget_gone()
 
-    async def count_tokens(self, message: pb.CountTokensRequest) -> pb.CountTokensResponse:
+    async def count_tokens(self, message: pb.CountTokensRequest, metadata: Metadata = ()) -> pb.CountTokensResponse:
+        self.tenants.authenticate(metadata)
         check_message(message, self._config)
         prompt = await self._prompt_tokens(message)
         return pb.CountTokensResponse(prompt_tokens=len(prompt), token_ids=prompt)
 
-    async def get_model_info(self, message: pb.GetModelInfoRequest) -> pb.GetModelInfoResponse:
+    async def get_model_info(self, message: pb.GetModelInfoRequest, metadata: Metadata = ()) -> pb.GetModelInfoResponse:
+        self.tenants.authenticate(metadata)
         return (await self.model()).to_wire()
 
-    async def get_server_info(self, message: pb.GetServerInfoRequest) -> pb.GetServerInfoResponse:
+    async def get_server_info(
+        self, message: pb.GetServerInfoRequest, metadata: Metadata = ()
+    ) -> pb.GetServerInfoResponse:
         """Verifiers are asked for their load; one that does not answer is shown with what is known of it."""
+        self.tenants.authenticate(metadata)
         verifiers = await asyncio.gather(*(self._verifier_info(one) for one in self._directory.verifiers()))
         drafters = [_replica_info(one, self._pool.load(one)) for one in self._directory.drafters()]
         return pb.GetServerInfoResponse(version=self._version, replicas=[*verifiers, *drafters])
@@ -134,12 +149,27 @@ class GatewayService:
     def _counted(self) -> Iterator[None]:
         limit = self._config.max_concurrent_requests
         if self._active >= limit:
-            raise OverloadedError(f"this gateway has {limit} requests in progress, its limit; try again later")
+            text = f"this gateway has {limit} requests in progress, its limit; try again later"
+            raise OverloadedError(text, self._hints.refuse(self._clock()))
         self._active += 1
         try:
             yield
         finally:
             self._active -= 1
+            self._hints.left(self._clock())
+            if not self._active:
+                self._hints.idle()
+
+    def _admit(
+        self, message: pb.GenerateRequest, prompt: list[int], model: ModelInfo, tenant: Tenant
+    ) -> AdmittedRequest:
+        """Within what the server allows everybody, and what it allows this caller."""
+        ceiling = tenant.output_ceiling(self._config.max_output_tokens)
+        config = self._config.model_copy(update={"max_output_tokens": ceiling})
+        request = admit(message, prompt, model=model, config=config, rng=self._rng)
+        tenant.check_priority(request.priority)
+        salt = self.tenants.cache_salt(tenant, request.cache_salt)
+        return dataclasses.replace(request, cache_salt=salt, tenant=tenant.for_verifiers)
 
     def _answers(self, request: AdmittedRequest, model: ModelInfo, deadline_at: float | None) -> list[Answer]:
         """One for each that the client does not have completely."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from workers.core.config import KvCacheConfig, ModelConfig, SpeculationConfig, VerifierConfig
 from workers.core.errors import OutriderError
 from workers.core.proposal import TreeBudget
-from workers.core.request import FinishReason, GenerationRequest, StepOutput, TokenLogprob
+from workers.core.request import FinishReason, GenerationRequest, StepOutput, TenantShare, TokenLogprob
 from workers.core.sampling_params import SamplingParams, SpeculationMode, SpeculationParams, VerificationRule
 from workers.core.statistics import GenerationStats
 from workers.models.loaded import LoadedModel
@@ -80,8 +80,10 @@ def make_engine(
     max_tokens_per_step: int = 64,
     speculation: SpeculationConfig | None = None,
     clock: Callable[[], float] = time.monotonic,
+    started: bool = True,
+    give_up_hopeless: bool = True,
 ) -> VerifierEngine:
-    """A started engine; the caller stops it."""
+    """An engine; the caller stops it, or calls `run_step` itself when it is not `started`."""
     config = VerifierConfig(
         model=ModelConfig(model=loaded.name),
         kv_cache=KvCacheConfig(num_blocks=num_blocks, block_size=block_size),
@@ -89,9 +91,11 @@ def make_engine(
         max_running_requests=max_running_requests,
         max_waiting_requests=max_waiting_requests,
         max_tokens_per_step=max_tokens_per_step,
+        give_up_hopeless=give_up_hopeless,
     )
     engine = build_engine(config, loaded, proposer or NullProposer(), clock=clock)
-    engine.start()
+    if started:
+        engine.start()
     return engine
 
 
@@ -106,6 +110,9 @@ def make_request(
     cache_salt: str = "",
     deadline_ms: int | None = None,
     limits: TreeBudget = LIMITS,
+    priority: int = 0,
+    tenant: str = "",
+    weight: float = 1.0,
 ) -> GenerationRequest:
     return GenerationRequest.build(
         f"request-{seed}",
@@ -117,6 +124,8 @@ def make_request(
         output_token_ids=tuple(output_token_ids),
         cache_salt=cache_salt,
         deadline_ms=deadline_ms,
+        priority=priority,
+        tenant=TenantShare(tenant, weight),
     )
 
 

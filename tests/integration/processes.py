@@ -57,17 +57,19 @@ class Server:
 
 
 @contextmanager
-def _server(module: str, config: Mapping[str, Any], folder: Path, port: int) -> Iterator[Server]:
+def _server(
+    module: str, config: Mapping[str, Any], folder: Path, port: int, environment: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     name = f"{module.rsplit('.', 2)[-2]}-{time.monotonic_ns()}"
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(dict(config)))
     with (folder / f"{name}.log").open("w") as log:
         process = psutil.Popen(
-            [sys.executable, "-m", module, "--config", str(path), "--port", str(port)],
+            [sys.executable, "-m", module, "--config", str(path), "--port", str(port), "--log-level", "DEBUG"],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
         )
     assert process.stdout is not None
     line = process.stdout.readline()
@@ -84,18 +86,22 @@ def _server(module: str, config: Mapping[str, Any], folder: Path, port: int) -> 
 
 
 @contextmanager
-def verifier_process(model: Path, folder: Path, *, port: int = 0, **settings: Any) -> Iterator[Server]:
+def verifier_process(
+    model: Path, folder: Path, *, port: int = 0, environment: Mapping[str, str] | None = None, **settings: Any
+) -> Iterator[Server]:
     """A verifier over `model` (fp32, one thread); `settings` are further fields of VerifierConfig."""
     config = {"model": {"model": str(model), "dtype": "float32", "num_threads": 1}, **settings}
-    with _server("workers.verifier.server", config, folder, port) as server:
+    with _server("workers.verifier.server", config, folder, port, environment) as server:
         yield server
 
 
 @contextmanager
-def drafter_process(model: Path, folder: Path, *, port: int = 0, **settings: Any) -> Iterator[Server]:
+def drafter_process(
+    model: Path, folder: Path, *, port: int = 0, environment: Mapping[str, str] | None = None, **settings: Any
+) -> Iterator[Server]:
     """A drafter over `model` (fp32, one thread); `settings` are further fields of DrafterConfig."""
     config = {"model": {"model": str(model), "dtype": "float32", "num_threads": 1}, **settings}
-    with _server("workers.draft.server", config, folder, port) as server:
+    with _server("workers.draft.server", config, folder, port, environment) as server:
         yield server
 
 

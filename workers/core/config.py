@@ -15,7 +15,9 @@ __all__ = [
     "MedusaConfig",
     "ModelConfig",
     "NgramConfig",
+    "RpcConfig",
     "SpeculationConfig",
+    "TlsConfig",
     "VerifierConfig",
 ]
 
@@ -139,6 +141,33 @@ class MedusaConfig(Settings):
     model: str = Field(description="Folder of the heads", min_length=1)
 
 
+class TlsConfig(Settings):
+    """TLS between replicas, on both sides of each connection: every replica serves and calls with the same files."""
+
+    certificate: str = Field(description="PEM file with the certificate chain of this replica", min_length=1)
+    key: str = Field(description="PEM file with its private key", min_length=1)
+    ca: str = Field(
+        description="PEM file with the authority that signed the certificates of all replicas", min_length=1
+    )
+    server_name: str | None = Field(
+        None, description="Name in all certificates; None = they name the address of each replica", min_length=1
+    )
+    mutual: bool = Field(True, description="Servers ask callers for a certificate of that authority too (mTLS)")
+
+
+class RpcConfig(Settings):
+    """The internal plane: how replicas call each other. The same for all replicas of an application."""
+
+    token_file: str | None = Field(
+        None, description="File with the shared token; None = the environment's OUTRIDER_INTERNAL_TOKEN", min_length=1
+    )
+    tls: TlsConfig | None = Field(None, description="None = plaintext")
+    max_message_bytes: int = Field(
+        64 * 2**20, ge=64 * 2**10, le=2**30, description="Largest message in either direction"
+    )
+    reflection: bool = Field(False, description="Let servers describe their services to anyone with the token")
+
+
 class VerifierConfig(Settings):
     """One verifier replica."""
 
@@ -154,6 +183,10 @@ class VerifierConfig(Settings):
     max_running_requests: int = Field(32, ge=1, le=4096)
     max_waiting_requests: int = Field(256, ge=0, le=100_000, description="Beyond it: RESOURCE_EXHAUSTED")
     max_tokens_per_step: int = Field(512, ge=16, le=1_000_000, description="Budget of one step: prefill + trees")
+    give_up_hopeless: bool = Field(
+        True, description="While others wait, refuse or end requests that can no longer end within their deadline"
+    )
+    rpc: RpcConfig = Field(RpcConfig(), description="In an application: given once, as `internal`")
 
     @model_validator(mode="after")
     def _method_has_settings(self) -> Self:
@@ -173,6 +206,7 @@ class DrafterConfig(Settings):
     kv_cache: KvCacheConfig = KvCacheConfig()
     max_sessions: int = Field(64, ge=1, le=4096)
     max_tokens_per_step: int = Field(512, ge=16, le=1_000_000)
+    rpc: RpcConfig = Field(RpcConfig(), description="In an application: given once, as `internal`")
     grow_ahead: int = Field(
         1, ge=0, le=16, description="Levels that a tree may grow beyond the budget's depth while the verifier works"
     )

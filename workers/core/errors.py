@@ -7,6 +7,7 @@
     │   └── ContextLengthError        prompt + max_tokens exceed the context
     ├── NotFoundError                 no such model, request or session
     ├── RefusedError                  valid, but this server does not allow it
+    ├── AuthenticationError           the API key or the internal plane's token is missing or wrong
     ├── IncompatibleError             two components do not fit together
     ├── OverloadedError               a bounded queue or pool is full; try again later
     ├── UnavailableError              a replica is gone or shutting down; try another
@@ -19,7 +20,10 @@
 of the same name. Messages say what was wrong and what is allowed.
 """
 
+import re
+
 __all__ = [
+    "AuthenticationError",
     "ConfigurationError",
     "ContextLengthError",
     "DeadlineError",
@@ -33,6 +37,9 @@ __all__ = [
     "RefusedError",
     "UnavailableError",
 ]
+
+
+_RETRY_AFTER = re.compile(r"; retry after (\d{1,9}) ms$")
 
 
 class OutriderError(Exception):
@@ -59,8 +66,23 @@ class IncompatibleError(OutriderError):
     """Two components (say, tokenizers of target and draft) do not fit together."""
 
 
+class AuthenticationError(OutriderError):
+    """Credentials are missing or wrong. The text never says which, nor anything about valid ones."""
+
+
 class OverloadedError(OutriderError):
-    """A bounded queue or pool is full; the same request may succeed later."""
+    """A bounded queue or pool is full, or a limit is reached; the same request may succeed later.
+
+    The hint when to come back is part of the text, `...; retry after N ms`, because proxies drop the trailing metadata
+    of failed calls: what was made from the text has the hint again.
+    """
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        if retry_after_s is not None:
+            message = f"{message}; retry after {max(1, round(1e3 * retry_after_s))} ms"
+        super().__init__(message)
+        found = _RETRY_AFTER.search(message)
+        self.retry_after_s = None if found is None else int(found[1]) / 1e3
 
 
 class UnavailableError(OutriderError):

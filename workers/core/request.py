@@ -7,7 +7,20 @@ from workers.core.proposal import TreeBudget
 from workers.core.sampling_params import SamplingParams, SpeculationMode, SpeculationParams, VerificationRule
 from workers.core.statistics import GenerationStats
 
-__all__ = ["DrafterEndpoint", "FinishReason", "GenerationRequest", "StepOutput", "TokenLogprob"]
+__all__ = [
+    "MAX_TENANT_LENGTH",
+    "PRIORITY_RANGE",
+    "DrafterEndpoint",
+    "FinishReason",
+    "GenerationRequest",
+    "StepOutput",
+    "TenantShare",
+    "TokenLogprob",
+]
+
+PRIORITY_RANGE = (-10, 10)
+"""From what is served first to what is served last, as in vLLM; 0 is the usual one."""
+MAX_TENANT_LENGTH = 128
 
 
 class FinishReason(StrEnum):
@@ -25,6 +38,14 @@ class DrafterEndpoint:
 
 
 @dataclass(frozen=True)
+class TenantShare:
+    """Whose request it is, and that tenant's share against that of others."""
+
+    name: str = ""
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
 class GenerationRequest:
     """One request as the verifier runs it: n = 1, seed drawn, defaults resolved."""
 
@@ -39,6 +60,8 @@ class GenerationRequest:
     cache_salt: str = ""
     deadline_ms: int | None = None
     drafters: tuple[DrafterEndpoint, ...] = ()
+    priority: int = 0  # in PRIORITY_RANGE
+    tenant: TenantShare = TenantShare()
 
     @staticmethod
     def build(
@@ -54,6 +77,8 @@ class GenerationRequest:
         cache_salt: str = "",
         deadline_ms: int | None = None,
         drafters: tuple[DrafterEndpoint, ...] = (),
+        priority: int = 0,
+        tenant: TenantShare = TenantShare(),
     ) -> "GenerationRequest":
         """Resolve what the request leaves open against the server's `limits` and `default_rule`."""
         wish = speculation or SpeculationParams()
@@ -72,6 +97,8 @@ class GenerationRequest:
             cache_salt=cache_salt,
             deadline_ms=deadline_ms,
             drafters=drafters,
+            priority=priority,
+            tenant=tenant,
         )
 
 

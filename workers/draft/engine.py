@@ -12,6 +12,7 @@ from typing import Protocol
 
 from workers.attention.forward_context import SequenceChunk
 from workers.core.errors import UnavailableError
+from workers.core.private_log import log_failure, summary
 from workers.core.throughput import Throughput
 from workers.draft.chunks import Feed, Work
 from workers.draft.messages import FrameIn, SessionErrorCode, Sink
@@ -138,7 +139,7 @@ class DraftEngine:
     def check_health(self, stuck_after_s: float = 60.0) -> None:
         """Raise `UnavailableError` when the thread has died or one iteration takes longer than `stuck_after_s`."""
         if self._failure is not None:
-            raise UnavailableError(f"the draft engine failed: {type(self._failure).__name__}") from self._failure
+            raise UnavailableError(f"the draft engine failed: {summary(self._failure)}")
         if not self._thread.is_alive():
             raise UnavailableError("the draft engine is not running")
         since = self._busy_since
@@ -219,8 +220,8 @@ class DraftEngine:
                 if not idle:
                     self.counters.busy_s += self._clock() - self._busy_since
                 self._busy_since = None
-        except Exception as error:  # the thread's last words; check_health tells the replica
-            logger.exception("the draft engine failed")
+        except Exception as error:  # noqa: BLE001  # the thread's last words; check_health tells the replica
+            log_failure(logger, "the draft engine failed", error)
             self._failure = error
             self._on_failure()
 

@@ -20,7 +20,7 @@ from workers.kvcache.events import KvEventLog
 from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
 from workers.rpc.by_hand import run_by_hand
-from workers.rpc.channels import RunningServer, start_server
+from workers.rpc.channels import RpcOptions, RunningServer, start_server
 from workers.rpc.handshake import DrafterIdentity
 from workers.runner.kv_memory import allocate_kv
 from workers.runner.model_runner import ModelRunner
@@ -51,6 +51,7 @@ class DraftServer:
         self._events = KvEventLog(incarnation)
         self.engine = self._build_engine(config, loaded)
         self._service = DraftService(self.engine, self._hub, self.identity, self._events)
+        self._options = RpcOptions.of(config.rpc)
         self._server: RunningServer | None = None
         self._deltas = SlidingDeltas(WINDOW_S, time.monotonic)
 
@@ -61,6 +62,7 @@ class DraftServer:
             [lambda server: draft_pb2_grpc.add_DraftServiceServicer_to_server(self._service, server)],
             host=host,
             port=port,
+            options=self._options,
             service_names=["outrider.v1.DraftService"],
         )
         return self._server.address

@@ -15,12 +15,14 @@ from outrider.v1 import draft_pb2 as pb
 from outrider.v1 import draft_pb2_grpc
 
 from workers.core.errors import (
+    AuthenticationError,
     IncompatibleError,
     InvalidRequestError,
     OutriderError,
     ProtocolViolationError,
     UnavailableError,
 )
+from workers.core.private_log import log_failure
 from workers.proposers.inbox import Inbox, LinkDown, LinkUp
 from workers.rpc.channels import RpcOptions, open_channel
 from workers.rpc.errors import from_rpc_error, from_status
@@ -91,7 +93,7 @@ class DraftLink:
                     raise
                 down = self._down("the connection broke")  # gRPC cancels a call that it cannot write to
             except Exception as error:  # noqa: BLE001 - a link that ended without a word would strand its sessions
-                _log.error("draft stream to %s failed unexpectedly", self.address, exc_info=error)
+                log_failure(_log, f"draft stream to {self.address} failed unexpectedly", error)
                 down = self._down("an unexpected error")
             self._failed = None
             self._inbox.post(down)
@@ -107,7 +109,7 @@ class DraftLink:
 
     def _down_by(self, error: OutriderError) -> LinkDown:
         incompatible = isinstance(error, IncompatibleError)
-        if incompatible or isinstance(error, (ProtocolViolationError, InvalidRequestError)):
+        if incompatible or isinstance(error, (AuthenticationError, ProtocolViolationError, InvalidRequestError)):
             _log.error("drafter %s is not used for %g s: %s", self.address, self._options.barred_s, error)
             return LinkDown(self, self.address, self._generation, str(error), barred=True, incompatible=incompatible)
         return self._down(str(error))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from outrider.v1 import draft_pb2 as pb
 
 from workers.core.errors import ProtocolViolationError
+from workers.core.private_log import private
 from workers.core.proposal import Proposal
 from workers.core.sampling_params import SpeculationMode
 from workers.proposers.base import CommitUpdate, DraftSession, Want
@@ -294,14 +295,17 @@ class RemoteProposer:
         except ProtocolViolationError as error:
             self.counters.invalid += 1
             session.stats.invalid_proposals += 1
-            _log.error("drafter %s broke the protocol, request %s leaves it: %s", peer.address, session.key, error)
+            _log.error(
+                "drafter %s broke the protocol, request %s leaves it: %s", peer.address, session.key, private(error)
+            )
             session.bar(peer.address)
             self._detach(session, tell=True)
 
     def _session_error(self, session: RemoteSession, peer: Peer, message: pb.SessionError) -> None:
         self.counters.session_errors += 1
         self.counters.lost += session.awaiting
-        _log.info("drafter %s gave up request %s: %s", peer.address, session.key, message.message)
+        code, words = pb.SessionErrorCode.Name(message.code), private(message.message)
+        _log.info("drafter %s gave up request %s: %s: %s", peer.address, session.key, code, words)
         temporary = message.code in (
             pb.SESSION_ERROR_CODE_OVER_CAPACITY,
             pb.SESSION_ERROR_CODE_UNKNOWN_SESSION,

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import logging
 import signal
 import sys
 import time
@@ -45,7 +46,9 @@ def run_by_hand(role: str, config_type: type[Config], make: Callable[[Config, st
     )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--log-level", default="WARNING", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     arguments = parser.parse_args()
+    logging.basicConfig(level=arguments.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         config = config_type.model_validate(yaml.safe_load(arguments.config.read_text()))
         incarnation = time.time_ns()

@@ -1,14 +1,24 @@
 """Options of every channel and server, and the one way to start a server."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
 
+from workers.core.config import RpcConfig
 from workers.core.errors import ConfigurationError
 from workers.rpc.interceptor import ErrorInterceptor
+from workers.rpc.internal_plane import (
+    AuthorizedChannel,
+    TlsFiles,
+    TokenInterceptor,
+    read_tls,
+    read_token,
+    token_of_environment,
+)
 
 __all__ = ["RpcOptions", "RunningServer", "open_channel", "start_server"]
 
@@ -17,7 +27,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class RpcOptions:
-    """Limits and timings of a channel or a server."""
+    """Limits, timings and protection of a channel or a server."""
 
     max_message_bytes: int = 64 * MIB
     max_reconnect_backoff_ms: int = 1000
@@ -25,6 +35,20 @@ class RpcOptions:
     own_connection: bool = False  # True: do not share the connection (and its backoff) of other channels
     keepalive_time_ms: int = 10_000  # a peer that vanished without a word is noticed after this ...
     keepalive_timeout_ms: int = 5_000  # ... and this
+    token: str | None = field(default_factory=token_of_environment, repr=False)  # None = calls are not authenticated
+    tls: TlsFiles | None = field(default=None, repr=False)
+    reflection: bool = False
+
+    @classmethod
+    def of(cls, config: RpcConfig, environ: Mapping[str, str] | None = None, **fields: Any) -> Self:
+        """As configured; reads the files. `ConfigurationError` names one that will not do."""
+        return cls(
+            max_message_bytes=config.max_message_bytes,
+            token=read_token(config, environ),
+            tls=read_tls(config.tls),
+            reflection=config.reflection,
+            **fields,
+        )
 
     @property
     def _common(self) -> list[tuple[str, Any]]:
@@ -46,7 +70,15 @@ class RpcOptions:
             ("grpc.max_reconnect_backoff_ms", self.max_reconnect_backoff_ms),
             ("grpc.enable_http_proxy", 0),  # replicas talk to each other directly
             ("grpc.use_local_subchannel_pool", int(self.own_connection)),
+            *self._server_name,
         ]
+
+    @property
+    def _server_name(self) -> list[tuple[str, Any]]:
+        """Replicas are called by address; the name that their certificates carry is told apart from it."""
+        if self.tls is None or self.tls.server_name is None:
+            return []
+        return [("grpc.ssl_target_name_override", self.tls.server_name)]
 
     @property
     def server(self) -> list[tuple[str, Any]]:
@@ -78,8 +110,13 @@ class RunningServer:
 
 
 def open_channel(address: str, options: RpcOptions | None = None) -> grpc.aio.Channel:
-    """A plaintext channel of the running event loop to `host:port`; connects on first use."""
-    return grpc.aio.insecure_channel(address, options=(options or RpcOptions()).client)
+    """A channel of the running event loop to `host:port`, with token and TLS of `options`; connects on first use."""
+    options = options or RpcOptions()
+    if options.tls is None:
+        channel = grpc.aio.insecure_channel(address, options=options.client)
+    else:
+        channel = grpc.aio.secure_channel(address, options.tls.channel_credentials, options=options.client)
+    return channel if options.token is None else AuthorizedChannel(channel, options.token)
 
 
 async def start_server(
@@ -90,19 +127,26 @@ async def start_server(
     service_names: Sequence[str] = (),
     options: RpcOptions | None = None,
 ) -> RunningServer:
-    """Start a server in the running event loop, with error mapping and the standard health service.
+    """Start a server in the running event loop, with error mapping, the token check and the standard health service.
 
     `add_services` are functions that add one servicer each, say
     `lambda server: add_DraftServiceServicer_to_server(servicer, server)`; `service_names` are reported as SERVING.
     Port 0 takes a free one. `ConfigurationError` when the port cannot be had.
     """
-    server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=(options or RpcOptions()).server)
+    options = options or RpcOptions()
+    guards = [] if options.token is None else [TokenInterceptor(options.token)]
+    server = grpc.aio.server(interceptors=[ErrorInterceptor(), *guards], options=options.server)
     for add in add_services:
         add(server)
     servicer: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]  # as above
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    if options.reflection:
+        reflection.enable_server_reflection([*service_names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
     try:
-        bound = server.add_insecure_port(f"{host}:{port}")
+        if options.tls is None:
+            bound = server.add_insecure_port(f"{host}:{port}")
+        else:
+            bound = server.add_secure_port(f"{host}:{port}", options.tls.server_credentials)
     except RuntimeError as error:
         raise ConfigurationError(f"cannot listen on {host}:{port}: {error}") from None
     await server.start()

@@ -15,6 +15,7 @@ from workers.rpc.generation import (
     step_to_wire,
 )
 from workers.rpc.params import (
+    priority_from_wire,
     rule_from_wire,
     rule_to_wire,
     sampling_from_wire,
@@ -46,6 +47,7 @@ __all__ = [
     "logprob_to_wire",
     "opening_from_wire",
     "opening_to_wire",
+    "priority_from_wire",
     "proposal_from_wire",
     "proposal_to_wire",
     "reject_unknown_fields",

@@ -3,7 +3,7 @@
 The class name travels twice: in the trailing metadata `outrider-error`, and as
 the first word of the details (`ErrorName: message`), because proxies drop
 trailing metadata of failed calls. Exceptions that are not ours become INTERNAL
-without their text, which may hold anything; the log has it with its traceback.
+without their text, which may hold anything; the log has class and traceback.
 """
 
 import logging
@@ -13,6 +13,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from workers.core.errors import (
+    AuthenticationError,
     ConfigurationError,
     ContextLengthError,
     DeadlineError,
@@ -26,11 +27,14 @@ from workers.core.errors import (
     RefusedError,
     UnavailableError,
 )
+from workers.core.private_log import log_failure
 
 __all__ = ["ERROR_METADATA_KEY", "RpcErrorLike", "error_metadata", "from_rpc_error", "from_status", "to_status"]
 
 ERROR_METADATA_KEY = "outrider-error"
 MAX_DETAILS_LENGTH = 2048  # HTTP/2 trailers are small; long texts would break the call itself
+
+TOO_LARGE = "larger than max"  # gRPC's own words; its code alone would read as "overloaded"
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +44,7 @@ _CODES: dict[type[OutriderError], grpc.StatusCode] = {
     ProtocolViolationError: grpc.StatusCode.INVALID_ARGUMENT,
     NotFoundError: grpc.StatusCode.NOT_FOUND,
     RefusedError: grpc.StatusCode.PERMISSION_DENIED,
+    AuthenticationError: grpc.StatusCode.UNAUTHENTICATED,
     IncompatibleError: grpc.StatusCode.FAILED_PRECONDITION,
     ConfigurationError: grpc.StatusCode.FAILED_PRECONDITION,
     OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -54,7 +59,7 @@ _BY_CODE: dict[grpc.StatusCode, type[OutriderError]] = {
     grpc.StatusCode.OUT_OF_RANGE: InvalidRequestError,
     grpc.StatusCode.NOT_FOUND: NotFoundError,
     grpc.StatusCode.PERMISSION_DENIED: RefusedError,
-    grpc.StatusCode.UNAUTHENTICATED: RefusedError,
+    grpc.StatusCode.UNAUTHENTICATED: AuthenticationError,
     grpc.StatusCode.UNIMPLEMENTED: IncompatibleError,
     grpc.StatusCode.FAILED_PRECONDITION: IncompatibleError,
     grpc.StatusCode.RESOURCE_EXHAUSTED: OverloadedError,
@@ -79,7 +84,7 @@ def to_status(error: BaseException) -> tuple[grpc.StatusCode, str]:
             return _CODES[kind], f"{kind.__name__}: {error}"[:MAX_DETAILS_LENGTH]
     if isinstance(error, DecodeError):
         return grpc.StatusCode.INVALID_ARGUMENT, f"{InvalidRequestError.__name__}: the message cannot be parsed"
-    _log.error("unexpected error while serving a call", exc_info=error)
+    log_failure(_log, "unexpected error while serving a call", error)
     return grpc.StatusCode.INTERNAL, f"{InternalError.__name__}: internal error"
 
 
@@ -94,6 +99,8 @@ def from_status(code: grpc.StatusCode, details: str) -> OutriderError:
     kind = _BY_NAME.get(name) if colon else None
     if kind is not None:
         return kind(message)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and TOO_LARGE in details:
+        return InvalidRequestError(f"a message exceeds the size limit of this channel (max_message_bytes): {details}")
     return _BY_CODE.get(code, InternalError)(details or code.name)
 
 

@@ -6,10 +6,24 @@ from outrider.v1 import common_pb2, verifier_pb2
 
 from workers.core.errors import InvalidRequestError
 from workers.core.proposal import TreeBudget
-from workers.core.request import DrafterEndpoint, FinishReason, GenerationRequest, StepOutput, TokenLogprob
+from workers.core.request import (
+    MAX_TENANT_LENGTH,
+    DrafterEndpoint,
+    FinishReason,
+    GenerationRequest,
+    StepOutput,
+    TenantShare,
+    TokenLogprob,
+)
 from workers.core.sampling_params import SpeculationMode, SpeculationParams, VerificationRule
 from workers.core.statistics import GenerationStats
-from workers.rpc.params import sampling_from_wire, sampling_to_wire, speculation_from_wire, speculation_to_wire
+from workers.rpc.params import (
+    priority_from_wire,
+    sampling_from_wire,
+    sampling_to_wire,
+    speculation_from_wire,
+    speculation_to_wire,
+)
 from workers.rpc.unknown_fields import reject_unknown_fields
 
 __all__ = [
@@ -29,6 +43,7 @@ __all__ = [
 
 MAX_REQUEST_ID_LENGTH = 128
 MAX_CACHE_SALT_BYTES = 256
+MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 
 _FINISH_REASONS = {
     FinishReason.STOP: common_pb2.FINISH_REASON_STOP,
@@ -127,6 +142,9 @@ def request_to_wire(request: GenerationRequest) -> verifier_pb2.VerifierGenerate
         cache_salt=request.cache_salt,
         deadline_ms=request.deadline_ms or 0,
         drafters=[endpoint_to_wire(endpoint) for endpoint in request.drafters],
+        priority=request.priority,
+        tenant=request.tenant.name,
+        tenant_weight=request.tenant.weight,
     )
 
 
@@ -162,4 +180,19 @@ def request_from_wire(
         cache_salt=message.cache_salt,
         deadline_ms=message.deadline_ms or None,
         drafters=tuple(endpoint_from_wire(endpoint) for endpoint in message.drafters),
+        priority=priority_from_wire(message.priority),
+        tenant=_tenant_from_wire(message),
     )
+
+
+def _tenant_from_wire(message: verifier_pb2.VerifierGenerateRequest) -> TenantShare:
+    if len(message.tenant) > MAX_TENANT_LENGTH:
+        raise InvalidRequestError(
+            f"tenant: at most {MAX_TENANT_LENGTH} characters are allowed (got {len(message.tenant)})"
+        )
+    weight = message.tenant_weight or 1.0
+    if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
+        raise InvalidRequestError(
+            f"tenant_weight: {MIN_WEIGHT:g} to {MAX_WEIGHT:g} are allowed (got {message.tenant_weight:g})"
+        )
+    return TenantShare(message.tenant, weight)

@@ -3,6 +3,7 @@
 from outrider.v1 import common_pb2 as pb
 
 from workers.core.errors import InvalidRequestError
+from workers.core.request import PRIORITY_RANGE
 from workers.core.sampling_params import (
     SamplingParams,
     SpeculationMode,
@@ -12,6 +13,7 @@ from workers.core.sampling_params import (
 )
 
 __all__ = [
+    "priority_from_wire",
     "rule_from_wire",
     "rule_to_wire",
     "sampling_from_wire",
@@ -70,6 +72,14 @@ def sampling_to_wire(params: SamplingParams) -> pb.SamplingParams:
         stop=params.stop,
         stop_token_ids=params.stop_token_ids,
     )
+
+
+def priority_from_wire(value: int) -> int:
+    """`InvalidRequestError` for a number outside the range."""
+    first, last = PRIORITY_RANGE
+    if not first <= value <= last:
+        raise InvalidRequestError(f"priority: {first} (served first) to {last} (served last) are allowed (got {value})")
+    return value
 
 
 def rule_from_wire(value: int) -> VerificationRule | None:

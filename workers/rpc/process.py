@@ -20,15 +20,17 @@ END_S = 20.0
 
 
 @contextmanager
-def server_process(role: Literal["draft", "verifier"], config: BaseModel) -> Iterator[dict[str, Any]]:
-    """What the server says of itself (`address` and more); it ends with the block.
+def server_process(
+    role: Literal["draft", "verifier"], config: BaseModel, module: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """What the server says of itself (`address` and more); it ends with the block. `module` runs in place of the usual.
 
     Raises `UnavailableError` with the server's own words when it does not start.
     """
     with tempfile.TemporaryDirectory() as folder:
         path, log_path = Path(folder) / "config.yaml", Path(folder) / "log"
         path.write_text(yaml.safe_dump(config.model_dump(mode="json")))
-        command = [sys.executable, "-m", f"workers.{role}.server", "--config", str(path)]
+        command = [sys.executable, "-m", module or f"workers.{role}.server", "--config", str(path)]
         with (
             log_path.open("w") as log,
             subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,  # noqa: S603

@@ -67,6 +67,7 @@ def build_engine(
         tokenizer=loaded.tokenizer,
         events=KvEventLog(incarnation),
         max_waiting=config.max_waiting_requests,
+        give_up_hopeless=config.give_up_hopeless,
         clock=clock,
     )
 

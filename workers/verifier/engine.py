@@ -6,16 +6,18 @@ Other threads talk to it through `submit` and `cancel` only; results go to each 
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from itertools import count
 
 from workers.core.errors import OutriderError, OverloadedError, UnavailableError
+from workers.core.private_log import log_failure, summary
 from workers.core.request import FinishReason, GenerationRequest, StepOutput, TokenLogprob
+from workers.core.retry_hint import RetryHints
 from workers.core.throughput import Throughput
 from workers.kvcache.events import KvEventLog
 from workers.kvcache.manager import KvCacheManager
 from workers.sampling.request_sampler import RequestSampler
+from workers.scheduling.pace import PaceMeter
 from workers.text.output_text import OutputText
 from workers.text.tokenizer import Tokenizer
 from workers.verifier.finish import finish_of
@@ -31,6 +33,7 @@ __all__ = ["VerifierEngine"]
 logger = logging.getLogger(__name__)
 
 PREFILL_TOKENS = 64  # of a step that shows how fast prompts are computed; with fewer it shows what a step costs
+LOST_SHARE = 0.5  # a running request is given up when it has less than this share of the time that it still needs
 
 Clock = Callable[[], float]
 """Monotonic seconds."""
@@ -50,6 +53,7 @@ class VerifierEngine:
         tokenizer: Tokenizer,
         events: KvEventLog,
         max_waiting: int,
+        give_up_hopeless: bool = True,
         clock: Clock = time.monotonic,
     ) -> None:
         self._step = step
@@ -62,11 +66,13 @@ class VerifierEngine:
         self._tokenizer = tokenizer
         self.events = events
         self._max_waiting = max_waiting
+        self._give_up = give_up_hopeless
         self._clock = clock
         self._cycle_started: float | None = None  # end of the step before, unless there was a break
         self._prefill = Throughput()
         self._keys = count(1)
-        self._inbox: deque[RequestState] = deque()
+        self._pace = PaceMeter()
+        self._hints = RetryHints()  # guarded by `_wake`
         self._states: dict[int, RequestState] = {}
         self._wake = threading.Condition()
         self._stopping = False
@@ -79,7 +85,10 @@ class VerifierEngine:
         self._thread.start()
 
     def submit(self, request: GenerationRequest, sink: OutputSink) -> int:
-        """Queue a request and return its key; raises what is wrong with it, or `OverloadedError`."""
+        """Queue a request and return its key; raises what is wrong with it, or `OverloadedError`.
+
+        One that waits already, and ranks behind it, may have to go: its sink fails with `OverloadedError`.
+        """
         max_output = self._limits.max_output_tokens(request)
         state = RequestState(
             key=next(self._keys),
@@ -94,16 +103,24 @@ class VerifierEngine:
         state.stats.prompt_tokens = len(request.prompt_token_ids)
         state.stats.seed = request.seed
         state.stats.exact = request.rule.exact
+        deadline_ms = request.deadline_ms
+        state.can_finish = deadline_ms is not None and 0 < self._pace.best_s(state.work) <= deadline_ms / 1e3
         with self._wake:
             if self._stopping or self._failure is not None:
                 raise self._unavailable()
-            if len(self._inbox) + len(self._scheduler.waiting) >= self._max_waiting + self._free_seats():
+            taken, displaced = self._scheduler.waiting.offer(state, self._max_waiting + self._free_seats())
+            if not taken:
                 self.load.counters.refused += 1
-                raise OverloadedError(f"the queue of this verifier is full ({self._max_waiting} requests); try again")
-            self._inbox.append(state)
+                raise self._full()
             self._states[state.key] = state
             self.load.counters.arrived += 1
+            refusal = None if displaced is None else self._full()
+            if displaced is not None:
+                del self._states[displaced.key]
+                self.load.counters.refused += 1
             self._wake.notify()
+        if displaced is not None and refusal is not None:
+            displaced.sink.fail(refusal)
         return state.key
 
     def cancel(self, key: int) -> None:
@@ -124,7 +141,8 @@ class VerifierEngine:
     def check_health(self) -> None:
         """Raise `UnavailableError` when the engine's thread has failed."""
         if self._failure is not None or not (self._thread.is_alive() or self._stopping):
-            raise UnavailableError(f"the verifier's engine has failed: {self._failure!r}")
+            why = "its thread has ended" if self._failure is None else summary(self._failure)
+            raise UnavailableError(f"the verifier's engine has failed: {why}")
 
     @property
     def num_running(self) -> int:
@@ -132,12 +150,12 @@ class VerifierEngine:
 
     @property
     def num_waiting(self) -> int:
-        return len(self._scheduler.waiting) + len(self._inbox)
+        return len(self._scheduler.waiting)
 
     @property
     def num_waiting_tokens(self) -> int:
         """Committed tokens of all requests that a prefill is still to compute."""
-        states = [*list(self._scheduler.running), *list(self._scheduler.waiting), *list(self._inbox)]
+        states = [*list(self._scheduler.running), *self._scheduler.waiting]
         return sum(state.num_uncomputed for state in states if state.num_uncomputed > 1)
 
     @property
@@ -173,8 +191,8 @@ class VerifierEngine:
         try:
             while self._wait_for_work():
                 self.run_step()
-        except BaseException as error:
-            logger.exception("the verifier's engine failed")
+        except BaseException as error:  # noqa: BLE001  # the thread's last words
+            log_failure(logger, "the verifier's engine failed", error)
             self._failure = error
         with self._wake:
             self._stopping = True
@@ -187,33 +205,32 @@ class VerifierEngine:
         with self._wake:
             while not self._states and not self._stopping:
                 self._cycle_started = None
+                self._hints.idle()
                 self._wake.wait()
             return not self._stopping
 
     def run_step(self) -> None:
         """One step: admit, gather proposals, compute, commit, tell everyone."""
         started = self._cycle_started or self._clock()
-        self._accept_new()
         self._end_early()
         for state in self._scheduler.admit():
             self._on_admitted(state)
+        self._give_up_hopeless()
         proposals = self._speculation.gather(self._scheduler.running)
         scheduled = self._scheduler.schedule(proposals)
         if scheduled:
             prompt_tokens = sum(item.num_tokens for item in scheduled if item.num_tokens > 1)
             results = self._step.run(scheduled)
             self._cycle_started = self._clock()
+            seconds = self._cycle_started - started
             if prompt_tokens >= PREFILL_TOKENS:
-                self._prefill.record(prompt_tokens, (self._cycle_started - started) * 1e3)
-            self._speculation.record(scheduled, results, (self._cycle_started - started) * 1e3)
+                self._prefill.record(prompt_tokens, seconds * 1e3)
+            self._speculation.record(scheduled, results, seconds * 1e3)
+            if results:
+                self._pace.step(seconds, sum(len(one.token_ids) for one in results) / len(results))
             self._publish(results)
         self._speculation.flush()
         self.events.publish(self._kv_cache.take_events())
-
-    def _accept_new(self) -> None:
-        with self._wake:
-            while self._inbox:
-                self._scheduler.waiting.append(self._inbox.popleft())
 
     def _end_early(self) -> None:
         now = self._clock()
@@ -225,8 +242,26 @@ class VerifierEngine:
             elif state.remaining_tokens <= 0:  # a resumed request that had ended already
                 self._finish(state, FinishReason.LENGTH)
 
+    def _give_up_hopeless(self) -> None:
+        """While some wait: who could have ended in time when it came, and no longer can, takes no step more."""
+        if not self._give_up or not len(self._scheduler.waiting):
+            return
+        now = self._clock()
+        for state in (*self._scheduler.waiting, *self._scheduler.running):
+            if state.deadline_at is None or not state.can_finish:
+                continue
+            left_s = state.deadline_at - now
+            if state.fresh and left_s < (needed_s := self._pace.expected_s(state.work)):
+                text = f"it waited too long to end within its deadline (it needs about {needed_s:.1f} s)"
+                with self._wake:
+                    error = OverloadedError(text, self._hints.refuse(now))
+                self._fail(state, error)
+            elif not state.fresh and left_s < LOST_SHARE * self._pace.rest_s(state.work, state.num_output):
+                self._finish(state, FinishReason.DEADLINE)
+
     def _on_admitted(self, state: RequestState) -> None:
         if state.stats.preemptions == 0:
+            state.admitted_at = self._clock()
             state.stats.queue_ms = (self._clock() - state.arrived_at) * 1e3
             state.stats.cached_prompt_tokens = state.num_computed
         self._speculation.admit(state)
@@ -243,10 +278,13 @@ class VerifierEngine:
             del state.tokens[base_len + kept :]
             if state.stats.verify_steps == 0:
                 state.stats.time_to_first_token_ms = (self._clock() - state.arrived_at) * 1e3
+                if state.admitted_at is not None:
+                    self._pace.first_token(len(state.request.prompt_token_ids), self._clock() - state.admitted_at)
             tree, accepted = result.proposal.tree, min(len(result.accepted_nodes), kept)
             state.stats.record_step(tree.max_depth, len(tree), accepted, kept)
             self.load.committed(state.key, state.arrived_at, kept, len(tree), accepted)
             tokens, logprobs = result.token_ids[:kept], result.logprobs[:kept]
+            self._scheduler.waiting.served(state, kept)
             if finish is None:
                 state.sink.push(StepOutput(state.request.request_id, tokens, logprobs))
                 hidden = None if result.hidden is None else result.hidden[:kept]
@@ -263,27 +301,37 @@ class VerifierEngine:
         tokens: tuple[int, ...] = (),
         logprobs: tuple[TokenLogprob, ...] = (),
     ) -> None:
-        self._forget(state)
+        if not self._forget(state):
+            return
         state.stats.total_ms = (self._clock() - state.arrived_at) * 1e3
+        if reason in (FinishReason.STOP, FinishReason.LENGTH) and not state.request.output_token_ids:
+            self._pace.ended(state.work, state.num_output)
         state.sink.push(StepOutput(state.request.request_id, tokens, logprobs, reason, stop_string, state.stats))
 
     def _fail(self, state: RequestState, error: OutriderError) -> None:
-        self._forget(state)
-        state.sink.fail(error)
+        if self._forget(state):
+            state.sink.fail(error)
+
+    def _full(self) -> OverloadedError:
+        """Call it with `_wake` held."""
+        text = f"the queue of this verifier is full ({self._max_waiting} requests); try again"
+        return OverloadedError(text, self._hints.refuse(self._clock()))
 
     def _unavailable(self) -> UnavailableError:
         why = "is shutting down" if self._failure is None else "has failed"
         return UnavailableError(f"this verifier {why}; try another")
 
-    def _forget(self, state: RequestState) -> None:
-        self.load.ended(state.key)
+    def _forget(self, state: RequestState) -> bool:
+        """Take it out of all books; False when it has been displaced meanwhile."""
         with self._wake:
-            del self._states[state.key]
-            if state in self._inbox:
-                self._inbox.remove(state)
-                return
+            if self._states.pop(state.key, None) is None:
+                return False
+            self.load.ended(state.key)
+            if state.admitted_at is not None:
+                self._hints.left(self._clock())
         self._scheduler.remove(state)
         self._speculation.forget(state)
+        return True
 
     def _free_seats(self) -> int:
         return max(0, self._scheduler.max_running - self.num_running)

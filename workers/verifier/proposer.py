@@ -3,12 +3,14 @@
 from workers.core.config import VerifierConfig
 from workers.models.loaded import LoadedModel
 from workers.proposers.base import Proposer
+from workers.proposers.draft_link import LinkOptions
 from workers.proposers.layerskip.proposer import LayerSkipProposer
 from workers.proposers.medusa import MedusaProposer
 from workers.proposers.ngram import NgramProposer
 from workers.proposers.none import NullProposer
-from workers.proposers.remote import RemoteProposer
+from workers.proposers.remote import RemoteOptions, RemoteProposer
 from workers.proposers.union import UnionProposer
+from workers.rpc.channels import RpcOptions
 from workers.rpc.handshake import VerifierIdentity
 
 __all__ = ["build_proposer"]
@@ -40,5 +42,6 @@ def _proposer(config: VerifierConfig, loaded: LoadedModel, verifier_id: str, inc
             model_fingerprint=loaded.fingerprint,
             tokenizer_hash=loaded.tokenizer_hash,
             vocab_size=loaded.vocab_size,
-        )
+        ),
+        options=RemoteOptions(link=LinkOptions(rpc=RpcOptions.of(config.rpc, own_connection=True))),
     )

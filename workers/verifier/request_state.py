@@ -10,6 +10,7 @@ from workers.core.sampling_params import SpeculationMode
 from workers.core.statistics import GenerationStats
 from workers.kvcache.manager import BlockTable
 from workers.sampling.request_sampler import RequestSampler
+from workers.scheduling.pace import Work
 from workers.text.output_text import OutputText
 
 __all__ = ["OutputSink", "RequestState"]
@@ -44,6 +45,17 @@ class RequestState:
     stats: GenerationStats = field(default_factory=GenerationStats)
     drafting: bool = False  # a proposer knows it
     cancelled: bool = False
+    can_finish: bool = False  # there is a deadline, and when it came there was, by all that was known, time enough
+    admitted_at: float | None = None  # when it began to run first
+
+    @property
+    def fresh(self) -> bool:
+        """Nothing has been done for it, here or elsewhere: refusing it loses no work."""
+        return self.admitted_at is None and self.num_output == 0
+
+    @property
+    def work(self) -> Work:
+        return Work(len(self.request.prompt_token_ids), self.max_output_tokens)
 
     @property
     def blocks(self) -> BlockTable:

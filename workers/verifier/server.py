@@ -13,7 +13,7 @@ from workers.models.loader import load_model
 from workers.proposers.remote import RemoteProposer
 from workers.proposers.union import UnionProposer
 from workers.rpc.by_hand import run_by_hand
-from workers.rpc.channels import RunningServer, start_server
+from workers.rpc.channels import RpcOptions, RunningServer, start_server
 from workers.verifier.assembly import build_engine
 from workers.verifier.info import VerifierInfo
 from workers.verifier.proposer import build_proposer
@@ -34,6 +34,7 @@ class VerifierServer:
         context_length = min(loaded.context_length, config.kv_cache.num_tokens)
         self._info = VerifierInfo(verifier_id, incarnation, config, loaded, context_length)
         self._service = VerifierService(self.engine, self._info, config.speculation)
+        self._options = RpcOptions.of(config.rpc)
         self._server: RunningServer | None = None
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
@@ -43,6 +44,7 @@ class VerifierServer:
             [lambda server: verifier_pb2_grpc.add_VerifierServiceServicer_to_server(self._service, server)],
             host=host,
             port=port,
+            options=self._options,
             service_names=["outrider.v1.VerifierService"],
         )
         return self._server.address

@@ -19,6 +19,7 @@ import torch
 
 from workers.attention.forward_context import SequenceChunk, causal_mask
 from workers.core.errors import InternalError, OutriderError
+from workers.core.private_log import log_failure
 from workers.core.proposal import Proposal
 from workers.core.request import TokenLogprob
 from workers.core.token_tree import ROOT, TokenTree
@@ -95,8 +96,8 @@ class VerifyStep:
         """Whatever goes wrong with one request's numbers ends that request and no other."""
         try:
             return self._verify(item, placement, output)
-        except Exception as error:
-            logger.error("request %s failed", item.state.request.request_id, exc_info=error)
+        except Exception as error:  # noqa: BLE001  # as above
+            log_failure(logger, f"request {item.state.request.request_id} failed", error)
             failure = (
                 error if isinstance(error, OutriderError) else InternalError("this request failed in the verifier")
             )

@@ -15,11 +15,16 @@ import yaml
 from outrider import Client
 
 from cluster.local import LocalCluster, free_port, prepare_environment
+from cluster.security.api_keys import hash_of, new_key
+from cluster.security.key_file import KeyEntry, KeyFile, write_keys
 from tests.integration.cluster.processes import REPLACEMENT_S, wait_until
 
 # Before anything imports Ray. A second node joins which Ray refuses on the loopback interface.
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "1"
 prepare_environment(os.environ, private=True)
+
+# The SDK and the commands take it from here; applications without keys do not look at it.
+API_KEY = os.environ["OUTRIDER_API_KEY"] = new_key()
 
 DRAFT_NODE = "draft_node"  # a resource that only the second node has; it has no CPUs for the others
 SERVICER = "outrider.v1.generation_pb2_grpc.add_GenerationServiceServicer_to_server"
@@ -75,10 +80,12 @@ def write_config(path: Path, content: dict[str, object]) -> Path:
 @pytest.fixture(scope="session")
 def serve_config(tmp_path_factory: pytest.TempPathFactory, tiny_target: Path, tiny_draft: Path) -> Path:
     """The YAML file that the shared cluster runs."""
-    content = document(
-        application(tiny_target, tiny_draft, draft_node=True), grpc_port=free_port(), http_port=free_port()
-    )
-    return write_config(tmp_path_factory.mktemp("config") / "outrider.yaml", content)
+    folder = tmp_path_factory.mktemp("config")
+    write_keys(folder / "keys.yaml", KeyFile(keys={"tests": KeyEntry(sha256=hash_of(API_KEY))}))
+    ours = application(tiny_target, tiny_draft, draft_node=True)
+    ours["args"]["gateway"] |= {"tenancy": {"keys_file": str(folder / "keys.yaml")}}  # type: ignore[index]
+    content = document(ours, grpc_port=free_port(), http_port=free_port())
+    return write_config(folder / "outrider.yaml", content)
 
 
 @pytest.fixture(scope="session")

@@ -127,6 +127,40 @@ def test_backoff_grows_exponentially_to_its_limit() -> None:
     assert policy.backoff_s(10_000, Verdict.TRANSIENT, Random(0)) == 1.0
 
 
+HINTED = Failure(CODE.RESOURCE_EXHAUSTED, "OverloadedError: the queue is full; retry after 2500 ms")
+
+
+def test_the_servers_hint_is_waited_for_and_grows_when_it_was_wrong() -> None:
+    calls = attempts(RetryPolicy(jitter=0.0, max_backoff_s=5.0), FakeClock())
+    assert [calls.delay_after(HINTED, progressed=False) for _ in range(3)] == pytest.approx([2.5, 5.0, 5.0])
+    assert calls.delay_after(DEAD, progressed=True) == pytest.approx(0.1), "other failures have their own backoff"
+
+
+def test_a_hint_is_never_undercut() -> None:
+    policy, random = RetryPolicy(jitter=0.5), Random(0)
+    delays = [policy.backoff_s(1, Verdict.OVERLOADED, random, 2.5) for _ in range(200)]
+    assert 2.5 <= min(delays) < 2.6
+    assert 3.6 < max(delays) <= 3.75
+    assert policy.backoff_s(3, Verdict.OVERLOADED, random, 40.0) >= 40.0
+
+
+def test_a_hint_of_minutes_is_raised_with_its_time() -> None:
+    far = Failure(CODE.RESOURCE_EXHAUSTED, "OverloadedError: used up; retry after 60001 ms")
+    with pytest.raises(outrider.OverloadedError, match="used up") as caught:
+        attempts(RetryPolicy(), FakeClock()).delay_after(far, progressed=False)
+    assert caught.value.retry_after_s == pytest.approx(60.001)
+    assert attempts(RetryPolicy(max_hint_s=90.0), FakeClock()).delay_after(far, progressed=False) >= 60.0
+
+
+@pytest.mark.parametrize("hint_s", [0.05, 0.25, 9.0])
+def test_the_hint_of_the_servers_error_is_that_of_the_sdks(hint_s: float) -> None:
+    error = Failure(*to_status(server_errors.OverloadedError("full", hint_s))).to_error()
+    assert isinstance(error, outrider.OverloadedError)
+    assert error.retry_after_s == hint_s
+    assert Failure(*to_status(server_errors.OverloadedError("full"))).retry_after_s is None
+    assert Failure(CODE.UNAVAILABLE, "UnavailableError: x; retry after 5 ms").retry_after_s is None
+
+
 def test_jitter_takes_off_at_most_its_share() -> None:
     policy = RetryPolicy(initial_backoff_s=1.0, jitter=0.25)
     random = Random(0)
@@ -178,6 +212,7 @@ def test_who_ran_out_of_time() -> None:
         ("multiplier", 0.5, "retry.multiplier must be at least 1"),
         ("initial_backoff_s", -1.0, "retry.initial_backoff_s must not be negative"),
         ("max_backoff_s", float("nan"), "retry.max_backoff_s must not be negative"),
+        ("max_hint_s", -1.0, "retry.max_hint_s must not be negative"),
         ("jitter", 1.5, "retry.jitter must be from 0 to 1"),
     ],
 )

@@ -37,6 +37,25 @@ def test_three_deployments() -> None:
     assert drafters._bound_deployment.num_replicas == 2
 
 
+def test_all_replicas_have_the_one_internal_plane() -> None:
+    args = arguments().model_dump(exclude_unset=True) | {
+        "internal": {"token_file": "/token", "max_message_bytes": 10**6}
+    }
+    ingress = build(OutriderArgs.model_validate(args))._bound_deployment
+    verifiers, drafters = ingress.init_args[-2:]
+    planes = [one._bound_deployment.init_args[0].rpc for one in (verifiers, drafters)]
+    assert planes == [ingress.init_kwargs["internal"]] * 2
+    assert planes[0].token_file == "/token"  # noqa: S105
+
+
+@pytest.mark.parametrize("pool", ["target", "draft"])
+def test_an_internal_plane_of_one_pool_is_refused(pool: str) -> None:
+    args = arguments().model_dump(exclude_unset=True)
+    args[pool]["config"]["rpc"] = {"token_file": "/token"}
+    with pytest.raises(ValueError, match=f"{pool}.config.rpc: an application has one internal plane"):
+        OutriderArgs.model_validate(args)
+
+
 def test_without_a_draft_pool() -> None:
     assert build(arguments(method="none"))._bound_deployment.init_args[-1] is None
 

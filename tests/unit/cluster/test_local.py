@@ -4,6 +4,7 @@ import socket
 from dataclasses import dataclass, field
 
 from cluster.local import failure_of, free_port, last_line, port_answers, prepare_environment, tcp_port_is_free
+from workers.rpc.internal_plane import TOKEN_VARIABLE, token_of_environment
 
 TRACEBACK = """Traceback (most recent call last):
   File "x.py", line 1, in <module>
@@ -38,10 +39,24 @@ def test_private_ray_gets_a_token_of_its_own() -> None:
     assert one["RAY_AUTH_TOKEN"] != two["RAY_AUTH_TOKEN"]
 
 
+def test_the_replicas_of_a_private_ray_share_a_token_of_their_own() -> None:
+    one: dict[str, str] = {}
+    two: dict[str, str] = {}
+    prepare_environment(one, private=True)
+    prepare_environment(two, private=True)
+    assert token_of_environment(one)
+    assert one[TOKEN_VARIABLE] != two[TOKEN_VARIABLE]
+    assert one[TOKEN_VARIABLE] != one["RAY_AUTH_TOKEN"]
+    mine = {TOKEN_VARIABLE: "the-users-own-internal-token"}
+    prepare_environment(mine, private=True)
+    assert token_of_environment(mine) == "the-users-own-internal-token"
+
+
 def test_joining_keeps_the_users_token() -> None:
     environ: dict[str, str] = {}
     prepare_environment(environ, private=False)
     assert "RAY_AUTH_TOKEN" not in environ
+    assert TOKEN_VARIABLE not in environ
 
 
 def test_last_line_finds_the_error() -> None:

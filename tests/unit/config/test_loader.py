@@ -57,6 +57,7 @@ def test_defaults(tmp_path: Path) -> None:
     assert config.args.target.ray_actor_options.for_serve() == {"num_cpus": 1.0, "num_gpus": 0.0}
     assert config.args.gateway.num_replicas == 1
     assert config.serve_config.grpc_options.port == 9000
+    assert not config.serve_config.grpc_options.enable_reflection
 
 
 Change = Callable[[dict[str, Any]], Any]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import grpc
 import pytest
 
+from cluster.gateway.tenants import Metadata
 from tests.unit.gateway.conftest import Harness, Ingress, StartHarness, ask
 from workers.core.errors import OverloadedError
 
@@ -79,3 +80,6 @@ class _Context:
 
     def set_details(self, details: str) -> None:
         raise AssertionError(details)
+
+    def invocation_metadata(self) -> Metadata:
+        return ()

@@ -10,7 +10,9 @@ from outrider.v1 import common_pb2
 from outrider.v1 import generation_pb2 as pb
 
 from cluster.config.gateway import GatewayConfig
+from cluster.gateway.grpc_ingress import CallFailedError
 from cluster.gateway.service import GatewayService
+from cluster.gateway.tenants import Metadata
 from cluster.router.load import ReplicaLoad
 from cluster.router.membership import ReplicaRecord
 from cluster.router.replica_table import key_of
@@ -30,6 +32,9 @@ class _Context:
 
     def set_details(self, details: str) -> None:
         self.details.append(details)
+
+    def invocation_metadata(self) -> Metadata:
+        return ()
 
 
 async def test_counts_as_generate_does(gateway: StartHarness, tokenizer: Tokenizer) -> None:
@@ -92,7 +97,7 @@ async def test_rpc_methods_answer_and_map_errors(gateway: StartHarness) -> None:
         decisions = (await ingress.ExplainRouting(pb.ExplainRoutingRequest(request_id="request"), context)).decisions
         assert [(one.pool, one.candidates[0].replica_id) for one in decisions] == [("verifier", "verifier-0")]
         assert context.code is None
-        with pytest.raises(InvalidRequestError):
+        with pytest.raises(CallFailedError, match="INVALID_ARGUMENT: InvalidRequestError"):
             await ingress.CountTokens(pb.CountTokensRequest(), context)
         assert context.code is grpc.StatusCode.INVALID_ARGUMENT
         assert context.details[-1].startswith("InvalidRequestError: prompt: none is given")
@@ -101,7 +106,7 @@ async def test_rpc_methods_answer_and_map_errors(gateway: StartHarness) -> None:
         stream = ingress.Generate(ask(), context)
         assert (await anext(stream)).HasField("started")
         assert (await anext(stream)).HasField("delta")
-        with pytest.raises(InvalidRequestError):
+        with pytest.raises(CallFailedError):
             await anext(stream)
         assert (context.code, context.details) == (grpc.StatusCode.INVALID_ARGUMENT, ["InvalidRequestError: bad"])
 
@@ -125,6 +130,6 @@ async def test_unexpected_errors_do_not_leak(tokenizer: Tokenizer) -> None:
         rng=random.Random(0),
     )
     context = _Context()
-    with pytest.raises(RuntimeError):
+    with pytest.raises(CallFailedError):
         await Ingress(service).GetServerInfo(pb.GetServerInfoRequest(), context)
     assert (context.code, context.details) == (grpc.StatusCode.INTERNAL, ["InternalError: internal error"])

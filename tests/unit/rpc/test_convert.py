@@ -8,7 +8,7 @@ from outrider.v1 import common_pb2, draft_pb2, generation_pb2, verifier_pb2
 from workers.core.draft_session import SessionCommit, SessionOpening
 from workers.core.errors import InvalidRequestError, ProtocolViolationError
 from workers.core.proposal import DraftDistribution, Proposal, TreeBudget
-from workers.core.request import DrafterEndpoint, FinishReason, GenerationRequest, StepOutput, TokenLogprob
+from workers.core.request import DrafterEndpoint, FinishReason, GenerationRequest, StepOutput, TenantShare, TokenLogprob
 from workers.core.sampling_params import SamplingParams, SpeculationMode, SpeculationParams, VerificationRule
 from workers.core.statistics import GenerationStats
 from workers.core.token_tree import TokenTree
@@ -254,7 +254,12 @@ def request(**changes: object) -> GenerationRequest:
 
 
 def test_requests_survive() -> None:
-    for original in (request(), request(deadline_ms=None, output_token_ids=(), drafters=(), cache_salt="")):
+    for original in (
+        request(),
+        request(deadline_ms=None, output_token_ids=(), drafters=(), cache_salt=""),
+        request(priority=-10, tenant=TenantShare("team-a", 0.01)),
+        request(priority=10, tenant=TenantShare("t" * 128, 100.0)),
+    ):
         assert convert.request_from_wire(convert.request_to_wire(original), limits=LIMITS) == original
 
 
@@ -281,6 +286,12 @@ def test_requests_are_lowered_to_the_limits_and_take_the_default_rule() -> None:
         ({"cache_salt": "é" * 129}, "at most 256 bytes are allowed (got 258)"),
         ({"drafters": [verifier_pb2.DrafterEndpoint(drafter_id="d")]}, "d has no address"),
         ({"sampling": common_pb2.SamplingParams(top_p=2)}, "top_p"),
+        ({"priority": -11}, "priority: -10 (served first) to 10 (served last) are allowed (got -11)"),
+        ({"priority": 11}, "priority: -10"),
+        ({"tenant": "t" * 129}, "tenant: at most 128 characters are allowed (got 129)"),
+        ({"tenant_weight": -1.0}, "tenant_weight: 0.01 to 100 are allowed (got -1)"),
+        ({"tenant_weight": 101.0}, "tenant_weight: 0.01 to 100"),
+        ({"tenant_weight": float("nan")}, "tenant_weight: 0.01 to 100"),
     ],
 )
 def test_bad_requests_are_refused(fields: dict[str, object], words: str) -> None:

@@ -1,0 +1,37 @@
+"""How the commands reach a server: key and TLS. A key never stands on the command line, which others can read."""
+
+from pathlib import Path
+from typing import Annotated
+
+import grpc
+import typer
+from outrider import Client
+
+from cluster.cli.output import BAD_INPUT, fail
+
+__all__ = ["ApiKeyFile", "CaFile", "Tls", "connect"]
+
+ApiKeyFile = Annotated[
+    Path | None, typer.Option(help="File with the API key; default: the environment's OUTRIDER_API_KEY")
+]
+Tls = Annotated[bool, typer.Option("--tls", help="Encrypt, and check the server's certificate")]
+CaFile = Annotated[Path | None, typer.Option("--ca", help="PEM file of the authority to trust; implies --tls")]
+
+
+def connect(target: str, api_key_file: Path | None = None, *, tls: bool = False, ca: Path | None = None) -> Client:
+    """An open client; fails with one line when a file cannot be read."""
+    key = None if api_key_file is None else _read("--api-key-file", api_key_file).decode(errors="replace").strip()
+    if key == "":
+        raise fail(f"--api-key-file: {api_key_file} is empty", BAD_INPUT)
+    authority = None if ca is None else _read("--ca", ca)
+    if authority is not None and b"-----BEGIN CERTIFICATE-----" not in authority:
+        raise fail(f"--ca: {ca} has no PEM certificate", BAD_INPUT)
+    credentials = grpc.ssl_channel_credentials(authority) if tls or ca is not None else None
+    return Client(target, api_key=key, channel_credentials=credentials)
+
+
+def _read(option: str, path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise fail(f"{option}: {path} cannot be read: {error.strerror}", BAD_INPUT) from None

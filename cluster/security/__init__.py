@@ -1,0 +1,1 @@
+"""API keys: made, stored as hashes, looked up."""
