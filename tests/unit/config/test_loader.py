@@ -65,7 +65,7 @@ Change = Callable[[dict[str, Any]], Any]
 MISTAKES: dict[str, tuple[Change, str]] = {
     "unknown key of ours": (
         lambda d: _args(d)["target"]["config"].update(kv_cach={}),
-        r"applications\.0\.args\.target\.config\.kv_cach: unknown key \(did you mean kv_cache\?\); allowed: kv_cache",
+        r"applications\.0\.args\.target\.config\.kv_cach: unknown key \(did you mean kv_cache\?\); allowed: .*kv_cache",
     ),
     "unknown key of the gateway": (
         lambda d: _args(d).update(gateway={"replicas": 2}),
