@@ -37,7 +37,9 @@ class ModelConfig(Settings):
         min_length=1,
     )
     max_context_length: int | None = Field(None, ge=16, description="None = the model's own")
-    num_threads: int | None = Field(None, ge=1, le=1024, description="CPU threads of each process; None = all cores, shared")
+    num_threads: int | None = Field(
+        None, ge=1, le=1024, description="CPU threads of each process; None = all cores, shared"
+    )
     tensor_parallel_size: int = Field(
         1,
         ge=1,

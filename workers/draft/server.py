@@ -97,7 +97,7 @@ class DraftServer:
 
     def check_health(self) -> None:
         """Raise `UnavailableError` when the engine has failed or is stuck, or a rank of its group has been lost."""
-        self._loaded.check_health()
+        self.check_ranks()
         self.engine.check_health()
 
     def load_signals(self) -> dict[str, float]:
@@ -118,6 +118,10 @@ class DraftServer:
             "busy": min(1.0, busy_s / seconds) if seconds > 0 else 0.0,
             **{name: float(value) for name, value in grown.items()},
         }
+
+    def check_ranks(self) -> None:
+        """Raise `UnavailableError` when a rank of its tensor-parallel group has been lost."""
+        self._loaded.check_health()
 
     def info(self) -> dict[str, object]:
         """Small, JSON-able description for discovery."""

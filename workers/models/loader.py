@@ -170,7 +170,7 @@ def _fingerprint(model: PreTrainedModel, dtype: str) -> str:
         parts = (data,) if len(data) <= _HASHED_BYTES else (data[: _HASHED_BYTES // 2], data[-_HASHED_BYTES // 2 :])
         digest.update(name.encode())
         for part in parts:
-            digest.update(part.cpu().numpy())
+            digest.update(part.cpu().numpy().data)
     return digest.hexdigest()
 
 

@@ -6,9 +6,10 @@ import torch
 
 from workers.core.config import ModelConfig
 from workers.core.errors import ConfigurationError
+from workers.core.shards import check_size, model_sizes
 from workers.models.sharded import check_plan
 
-__all__ = ["check_device", "check_shards", "check_supported", "context_length"]
+__all__ = ["check_device", "check_supported", "context_length"]
 
 
 def check_device(config: ModelConfig) -> None:
@@ -34,27 +35,15 @@ def check_supported(config: ModelConfig, ref: str, hf_config: Any) -> None:
 
     `hf_config`: of `ref`, the transformers model behind `config`.
     """
-    check_shards(config, hf_config)
+    sizes = model_sizes(
+        hf_config.num_attention_heads,
+        getattr(hf_config, "num_key_value_heads", None),
+        getattr(hf_config, "intermediate_size", None),
+    )
+    check_size(config.tensor_parallel_size, sizes, config.model)
     if config.tensor_parallel_size > 1:
         check_plan(ref, hf_config)
     _check_attention(config, hf_config)
-
-
-def check_shards(config: ModelConfig, hf_config: Any) -> None:
-    """Raise `ConfigurationError` unless every rank gets the same number of heads, K/V heads and MLP columns."""
-    size = config.tensor_parallel_size
-    sizes = {
-        "attention heads": hf_config.num_attention_heads,
-        "KV heads": getattr(hf_config, "num_key_value_heads", None) or hf_config.num_attention_heads,
-        "intermediate size": getattr(hf_config, "intermediate_size", size),
-    }
-    for what, number in sizes.items():
-        if number % size:
-            allowed = [n for n in range(1, sizes["KV heads"] + 1) if all(v % n == 0 for v in sizes.values())]
-            raise ConfigurationError(
-                f"tensor_parallel_size {size} does not divide the {number} {what} of {config.model!r}; "
-                f"allowed: {allowed}"
-            )
 
 
 def _check_attention(config: ModelConfig, hf_config: Any) -> None:

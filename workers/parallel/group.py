@@ -69,7 +69,7 @@ class RankGroup:
         use_interface_of(seat.host)
         start = timedelta(seconds=START_TIMEOUT_S)
         leads = listener is not None
-        self._store = dist.TCPStore(
+        self._store = dist.TCPStore(  # type: ignore[attr-defined]
             seat.host,
             seat.port,
             seat.size,
@@ -100,8 +100,9 @@ class RankGroup:
             time.sleep(MEETING_POLL_S)
 
     def serve(self) -> None:
-        """Wait until all ranks have loaded; from then on, one that is silent for `rank_timeout_s` in a collective ends it
-        with a `RuntimeError`.
+        """Wait until all ranks have loaded.
+
+        From then on, one that is silent for `rank_timeout_s` in a collective ends it with a `RuntimeError`.
         """
         self.answer()
         self._group = self._serving

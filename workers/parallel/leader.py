@@ -6,6 +6,7 @@ replica whose group has failed refuses everything and is replaced.
 
 import itertools
 import logging
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -184,6 +185,6 @@ class GroupLeader:
 
 
 def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
-
-
+    """What happened, without the source file in front that gloo names."""
+    text = re.sub(r"^\[[^\]]*\] *", "", next(iter(str(error).splitlines()), ""))
+    return text.split(". ")[0] or type(error).__name__

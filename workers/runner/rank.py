@@ -1,7 +1,7 @@
 """The loop of the ranks 1..N-1: take a message, do the same as rank 0 over one's own shard.
 
-Started by a launcher: as a process of its own (`python -m workers.runner.rank PARENT_PID`, with a `RankSpec` as JSON on stdin), or
-in an actor of a cluster, which calls `serve_rank`.
+Started by a launcher: as a process of its own (`python -m workers.runner.rank PARENT_PID`, with a `RankSpec` as JSON on
+stdin), or in an actor of a cluster, which calls `serve_rank`.
 """
 
 import logging
@@ -44,9 +44,7 @@ class ShardServer:
             elif isinstance(message, Allocate):
                 for number in message.released:
                     self._runners.pop(number, None)
-                self._runners[message.storage] = ModelRunner(
-                    self._loaded, storage_for(self._loaded, message.num_slots)
-                )
+                self._runners[message.storage] = ModelRunner(self._loaded, storage_for(self._loaded, message.num_slots))
             elif isinstance(message, Split):
                 self._runner(message.storage).prepare_split(message.exit_layer)
             elif isinstance(message, Stop):

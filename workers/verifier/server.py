@@ -79,7 +79,7 @@ class VerifierServer:
 
     def check_health(self) -> None:
         """Raise `UnavailableError` when the engine has failed, or a rank of its group has been lost."""
-        self._loaded.check_health()
+        self.check_ranks()
         self.engine.check_health()
 
     def load_signals(self) -> dict[str, float]:
@@ -96,6 +96,10 @@ class VerifierServer:
                 proposals=0.0 if remote is None else remote.proposals, late=0.0 if remote is None else remote.late
             ),
         }
+
+    def check_ranks(self) -> None:
+        """Raise `UnavailableError` when a rank of its tensor-parallel group has been lost."""
+        self._loaded.check_health()
 
     def info(self) -> dict[str, object]:
         """Small, JSON-able description for discovery."""
