@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -84,9 +85,16 @@ def _server(module: str, config: Mapping[str, Any], folder: Path, port: int) -> 
 
 
 @contextmanager
-def verifier_process(model: Path, folder: Path, *, port: int = 0, **settings: Any) -> Iterator[Server]:
-    """A verifier over `model` (fp32, one thread); `settings` are further fields of VerifierConfig."""
-    config = {"model": {"model": str(model), "dtype": "float32", "num_threads": 1}, **settings}
+def verifier_process(
+    model: Path,
+    folder: Path,
+    *,
+    port: int = 0,
+    model_settings: Mapping[str, Any] = MappingProxyType({}),
+    **settings: Any,
+) -> Iterator[Server]:
+    """A verifier over `model` (fp32, one thread); `settings` are further fields of VerifierConfig and its model."""
+    config = {"model": {"model": str(model), "dtype": "float32", "num_threads": 1, **model_settings}, **settings}
     with _server("workers.verifier.server", config, folder, port) as server:
         yield server
 

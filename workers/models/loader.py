@@ -54,11 +54,10 @@ def load_shard(config: ModelConfig, group: RankGroup) -> LoadedModel:
 
 def check_model(config: ModelConfig) -> None:
     """What can be said without weights: raises what `load_model` would, in a moment."""
-    ref, _ = _base_of(config)
-    device = torch.device(config.device)
-    _resolve_dtype(config, device)
-    check_supported(config, ref, read_config(ref))
     check_device(config)
+    _resolve_dtype(config, torch.device(config.device))
+    ref, _ = _base_of(config)
+    check_supported(config, ref, read_config(ref))
 
 
 def _load_together(config: ModelConfig, launcher: RankLauncher) -> LoadedModel:

@@ -108,10 +108,10 @@ def pack(message: Message) -> Bytes:
 def unpack(buffer: Bytes) -> Message:
     """The message in `buffer`; `ProtocolViolationError` when there is none."""
     reader = Reader(buffer)
-    kind, *rest = (int(value) for value in reader.ints())
     try:
-        message = _unpack(reader, KINDS[kind], rest)
-    except (IndexError, ValueError) as error:
+        kind, *rest = (int(value) for value in reader.ints())
+        message = _unpack(reader, dict(enumerate(KINDS))[kind], rest)
+    except (IndexError, KeyError, TypeError, ValueError) as error:
         raise ProtocolViolationError(f"a step's buffer cannot be read: {error}") from error
     reader.end()
     return message
@@ -206,7 +206,8 @@ def _pack_states(writer: Writer, states: torch.Tensor | None) -> None:
         writer.ints([])
         return
     writer.ints([DTYPES.index(states.dtype), *states.shape])
-    writer.blob(states.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    payload = states.detach().cpu().contiguous().view(-1)
+    writer.blob(payload.view(torch.uint8).numpy() if payload.numel() else np.empty(0, dtype=np.uint8))
 
 
 def _unpack_states(reader: Reader) -> torch.Tensor | None:
@@ -214,8 +215,12 @@ def _unpack_states(reader: Reader) -> torch.Tensor | None:
     if not head.size:
         return None
     dtype, rows, columns = (int(value) for value in head)
-    payload = torch.from_numpy(reader.blob().copy())
-    return payload.view(DTYPES[dtype]).view(rows, columns)
+    payload = reader.blob()
+    if min(rows, columns) < 0 or payload.size != rows * columns * DTYPES[dtype].itemsize:
+        raise ValueError("its states and their shape do not agree")
+    if not payload.size:
+        return torch.empty(rows, columns, dtype=DTYPES[dtype])
+    return torch.from_numpy(payload.copy()).view(DTYPES[dtype]).view(rows, columns)
 
 
 def _joined(arrays: Sequence[Numbers]) -> Numbers:
