@@ -86,7 +86,9 @@ def test_an_idle_group_lives_until_a_rank_freezes(target: Path) -> None:
 @pytest.fixture
 def server(target: Path, tmp_path: Path) -> Iterator[Server]:
     settings = {"tensor_parallel_size": 2, "rank_timeout_s": 5.0}
-    with verifier_process(target, tmp_path, model_settings=settings, method="none", speculation={"profile_ms": 0.0}) as running:
+    with verifier_process(
+        target, tmp_path, model_settings=settings, method="none", speculation={"profile_ms": 0.0}
+    ) as running:
         yield running
 
 
