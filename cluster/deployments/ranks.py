@@ -4,6 +4,7 @@ The bundles are on one node (STRICT_PACK), so that ranks speak over the loopback
 reach. Ray ends the actors with their owner, the replica, and frees the placement group when the replica is gone.
 """
 
+import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING, Any
@@ -73,8 +74,8 @@ class _RankActor:
         self._rank = spec.seat.rank
         self._on_end = on_end
         self._ended = threading.Event()
-        # On this node, so that also a frozen process can be ended from here, at once.
-        self._process = psutil.Process(ray.get(actor.pid.remote(), timeout=START_TIMEOUT_S))
+        self._process: psutil.Process | None = None
+        self._pid = actor.pid.remote()
         self._served = actor.serve.remote(spec.to_json())
         threading.Thread(target=self._watch, name=f"rank-{self._rank}", daemon=True).start()
 
@@ -82,13 +83,15 @@ class _RankActor:
         return self._ended.wait(timeout_s)
 
     def kill(self) -> None:
-        try:
-            self._process.kill()
-        except psutil.NoSuchProcess:
-            return
+        ray.kill(self._actor, no_restart=True)
+        if self._process is not None:  # a frozen process does not hear Ray, but it is on this node
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._process.kill()
 
     def _watch(self) -> None:
         try:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._process = psutil.Process(ray.get(self._pid, timeout=START_TIMEOUT_S))
             ray.get(self._served)
             words = "it has stopped"
         except Exception as error:  # noqa: BLE001 - whatever ended it, it is gone

@@ -2,8 +2,10 @@
 
 import json
 import logging
+import os
 from dataclasses import replace
 
+import psutil
 import torch
 import xxhash
 from transformers import PreTrainedModel
@@ -24,7 +26,7 @@ from workers.parallel.launcher import RankLauncher, SubprocessLauncher
 from workers.parallel.leader import GroupLeader
 from workers.text.tokenizer import Tokenizer
 
-__all__ = ["check_model", "load_model", "load_shard"]
+__all__ = ["check_model", "load_model", "load_shard", "set_threads"]
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ def _base_of(config: ModelConfig) -> tuple[str, DraftCheckpoint | None]:
 def _load(config: ModelConfig, group: RankGroup | None) -> LoadedModel:
     device = torch.device(config.device)
     dtype = _resolve_dtype(config, device)
-    _set_threads(config)
+    set_threads(config)
     ref, checkpoint = _base_of(config)
     # float16 on the CPU means fp16 weights under fp32 arithmetic, so the modules around them stay fp32.
     module_dtype = torch.float32 if device.type == "cpu" and dtype == "float16" else getattr(torch, dtype)
@@ -124,12 +126,18 @@ def _load(config: ModelConfig, group: RankGroup | None) -> LoadedModel:
     )
 
 
-def _set_threads(config: ModelConfig) -> None:
-    """Without a number, the ranks of a group share the cores of their machine."""
+def set_threads(config: ModelConfig) -> None:
+    """CPU threads of the calling thread's work, and of threads that are new to torch.
+
+    Without a number, the ranks of a group share the cores of their machine; a cluster gives each of them some by
+    OMP_NUM_THREADS, as Ray does.
+    """
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
-    elif config.tensor_parallel_size > 1:
-        torch.set_num_threads(max(1, torch.get_num_threads() // config.tensor_parallel_size))
+    elif config.tensor_parallel_size > 1 and "OMP_NUM_THREADS" not in os.environ:
+        cores = psutil.Process().cpu_affinity() if hasattr(psutil.Process, "cpu_affinity") else None
+        count = len(cores) if cores else psutil.cpu_count() or 1
+        torch.set_num_threads(max(1, count // config.tensor_parallel_size))
 
 
 def _with_our_attention(ref: str, dtype: torch.dtype, ranks: int) -> PreTrainedModel:

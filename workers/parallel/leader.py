@@ -4,6 +4,7 @@ Whatever goes wrong in a step, on any rank, ends the group for good: the ranks n
 replica whose group has failed refuses everything and is replaced.
 """
 
+import atexit
 import itertools
 import logging
 import re
@@ -51,6 +52,7 @@ class GroupLeader:
         self._closing = threading.Event()
         self._moves: list[Move] = []
         self._released: list[int] = []
+        self._gone: set[int] = set()
         self._numbers = itertools.count()
         self._last = time.monotonic()
         self._beat_s = min(LONGEST_BEAT_S, config.rank_timeout_s / BEATS)
@@ -67,6 +69,7 @@ class GroupLeader:
         except BaseException:
             self.kill()
             raise
+        atexit.register(self.kill)  # for programs that end without `close`
 
     def serve(self) -> None:
         """Loading is over: from now on silence is a failure, also while there is no work."""
@@ -84,6 +87,7 @@ class GroupLeader:
 
     def release_storage(self, number: int) -> None:
         """Nobody uses the pool any more; the ranks give it back with the next one that is allocated."""
+        self._gone.add(number)
         self._released.append(number)
 
     def note_move(self, storage: int, sources: Slots, targets: Slots) -> None:
@@ -98,8 +102,8 @@ class GroupLeader:
     @contextmanager
     def together(self, forward: Forward) -> Iterator[None]:
         """All ranks run `forward`; the block is this rank's part of it."""
-        moves, self._moves = tuple(self._moves), []
-        with self._step(replace(forward, moves=moves)):
+        moves, self._moves = self._moves, []
+        with self._step(replace(forward, moves=tuple(move for move in moves if move.storage not in self._gone))):
             yield
 
     def check_health(self) -> None:
@@ -121,6 +125,7 @@ class GroupLeader:
         if self._closing.is_set():
             return
         self._closing.set()
+        atexit.unregister(self.kill)
         if self._failure is None:
             try:
                 with self._step(Stop()):

@@ -14,7 +14,7 @@ from workers.attention.grouping import build_groups
 from workers.core.errors import ConfigurationError
 from workers.kvcache.storage import KvStorage
 from workers.models.loaded import LoadedModel
-from workers.parallel.messages import Forward, Part, Split
+from workers.parallel.messages import Forward, Move, Part, Split
 from workers.runner.kv_memory import LedKvStorage
 from workers.runner.layer_split import LayerSplit, probe_chunk
 
@@ -91,11 +91,16 @@ class ModelRunner:
 
     @torch.inference_mode()
     def follow(self, forward: Forward) -> None:
-        """Another rank's part of a pass of rank 0: the same layers over this shard. Nobody needs its output."""
-        for move in forward.moves:
-            self.storage.move(self._slots(move.sources), self._slots(move.targets))
+        """Another rank's part of a pass of rank 0: the same layers over this shard. Nobody needs its output.
+
+        The K/V moves before it may belong to other pools, and are the caller's (`move`).
+        """
         with self._layers(forward.part):
             self.loaded.model.base_model(**self._arguments(forward.chunks, forward.embeds))
+
+    def move(self, move: Move) -> None:
+        """Another rank's part of what was moved in rank 0's pool."""
+        self.storage.move(self._slots(move.sources), self._slots(move.targets))
 
     def prepare_split(self, exit_layer: int) -> None:
         """What `split_at` does before it compares."""

@@ -13,7 +13,7 @@ import torch
 
 from workers.core.errors import OutriderError, ProtocolViolationError
 from workers.models.loaded import LoadedModel
-from workers.models.loader import load_shard
+from workers.models.loader import load_shard, set_threads
 from workers.parallel.group import RankGroup
 from workers.parallel.launcher import RankSpec, die_with_parent
 from workers.parallel.messages import Allocate, Forward, Ping, Split, Stop, unpack
@@ -38,6 +38,8 @@ class ShardServer:
         while True:
             message = unpack(self._group.receive())
             if isinstance(message, Forward):
+                for move in message.moves:
+                    self._runner(move.storage).move(move)
                 self._runner(message.storage).follow(message)
             elif isinstance(message, Ping):
                 self._group.answer()
@@ -59,6 +61,7 @@ class ShardServer:
 
 def serve_rank(spec: RankSpec) -> None:
     """Join the group, load the shard and follow rank 0; returns when it says stop. What ends it otherwise is raised."""
+    set_threads(spec.config)  # of this thread, which runs the passes
     group = RankGroup(spec.seat, torch.device(spec.config.device), spec.config.rank_timeout_s)
     try:
         loaded = load_shard(spec.config, group)

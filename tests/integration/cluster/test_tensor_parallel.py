@@ -30,7 +30,7 @@ def shared_application(target: Path, draft: Path) -> dict[str, Any]:
     args = content["args"]
     for pool, model in ((args["target"], target), (args["draft"], draft)):
         assert pool["config"]["model"]["tensor_parallel_size"] == 2
-        pool["config"]["model"]["model"] = str(model)
+        pool["config"]["model"] |= {"model": str(model), "rank_timeout_s": 120.0}  # the machine may be busy
         pool["ray_actor_options"] = {"num_cpus": 0.1}
         pool["graceful_shutdown_timeout_s"] = 10.0
     args["target"]["num_replicas"] = 2
