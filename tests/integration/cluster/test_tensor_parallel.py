@@ -14,14 +14,14 @@ from outrider import Client, Generation, SamplingParams, Speculation
 from cluster.config.loader import load_config
 from cluster.local import LocalCluster, free_port
 from tests.integration.cluster.conftest import document, write_config
-from tests.integration.cluster.processes import REPLACEMENT_S, wait_until
+from tests.integration.cluster.processes import wait_until
 
 NAME = "shared"
 EXAMPLE = Path(__file__).parents[3] / "examples" / "tiny-tp.yaml"
 PROMPT = "A storm came up"
 SAMPLING = SamplingParams(max_tokens=48, temperature=0.7, seed=11, ignore_eos=True)
 LONG = SamplingParams(max_tokens=160, temperature=0.7, seed=11, ignore_eos=True)
-PATIENCE_S = 3 * REPLACEMENT_S
+PATIENCE_S = 600.0  # seconds on a quiet machine, and only a bound on a hang; six processes load a model
 
 
 def shared_application(target: Path, draft: Path) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def expected(tiny_target: Path) -> list[int]:
     return result.token_ids
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_groups_of_two_write_what_one_process_writes(client: Client, expected: list[int]) -> None:
     assert len(ranks()) == 3
     assert placement_groups() == ["CREATED"] * 3
@@ -114,7 +114,7 @@ def rank_of(deployment: str) -> psutil.Process:
     return next(rank for rank in ranks() if any(one.raddr in ends for one in rank.net_connections() if one.raddr))
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("deployment", ["TargetVerifier", "DraftProposer"])
 def test_kill_9_of_a_rank_under_load_loses_nothing(client: Client, expected: list[int], deployment: str) -> None:
     """Both verifiers are at work: what one leaves, the other takes up."""
@@ -131,7 +131,7 @@ def test_kill_9_of_a_rank_under_load_loses_nothing(client: Client, expected: lis
     wait_until(lambda: placement_groups() == ["CREATED"] * 3, PATIENCE_S, period_s=0.5)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_nothing_is_left_when_the_application_is_deleted(served: str) -> None:
     from ray import serve
 
