@@ -125,7 +125,6 @@ class GroupLeader:
         if self._closing.is_set():
             return
         self._closing.set()
-        atexit.unregister(self.kill)
         if self._failure is None:
             try:
                 with self._step(Stop()):
@@ -140,6 +139,7 @@ class GroupLeader:
 
     def kill(self) -> None:
         """End the other ranks at once, whatever state they are in, and wait until they are gone."""
+        atexit.unregister(self.kill)
         self._closing.set()
         self._kill_ranks()
         for rank in self._ranks:
