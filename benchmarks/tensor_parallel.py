@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.steps import step_of
 from workers.core.config import ModelConfig
+from workers.core.threads import run_apart
 from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
 from workers.models.tiny import build_tiny_model
@@ -17,7 +18,7 @@ from workers.runner.model_runner import ModelRunner
 __all__ = ["measure_tensor_parallel"]
 
 NODES = (0, 4, 16)
-ROUNDS = 25
+ROUNDS = 10
 SLOTS = 512
 
 
@@ -39,7 +40,7 @@ def _measure(model: Path, ranks: int) -> dict[str, Any]:
     config = ModelConfig(model=str(model), num_threads=1, tensor_parallel_size=ranks, rank_timeout_s=120.0)
     loaded = load_model(config)
     try:
-        return {"dtype": loaded.dtype, **_steps(loaded)}
+        return {"dtype": loaded.dtype, **run_apart(lambda: _steps(loaded))}
     finally:
         loaded.close()
 

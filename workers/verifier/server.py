@@ -11,9 +11,9 @@ from outrider.v1 import verifier_pb2_grpc
 from workers.core.config import VerifierConfig
 from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
+from workers.parallel.launcher import RankLauncher
 from workers.proposers.remote import RemoteProposer
 from workers.proposers.union import UnionProposer
-from workers.parallel.launcher import RankLauncher
 from workers.rpc.by_hand import run_by_hand
 from workers.rpc.channels import RunningServer, start_server
 from workers.verifier.assembly import build_engine
