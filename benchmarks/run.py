@@ -1,6 +1,6 @@
 """`make bench`: every measurement of this repository on the demonstration's model.
 
-python -m benchmarks.run [decode|steps|memory|roundtrip|off_state|drafting …]
+python -m benchmarks.run [decode|steps|memory|roundtrip|off_state|drafting|tensor_parallel …]
 """
 
 import argparse
@@ -17,6 +17,7 @@ from benchmarks.off_state import measure_off_state
 from benchmarks.provenance import save
 from benchmarks.roundtrip import measure_roundtrip
 from benchmarks.steps import measure_steps
+from benchmarks.tensor_parallel import measure_tensor_parallel
 from cluster.demo.model import fetch_demo_model
 from workers.core.config import ModelConfig
 from workers.models.loader import load_model
@@ -34,13 +35,14 @@ def main() -> None:
         "memory": lambda: measure_memory(SEED),
         "roundtrip": measure_roundtrip,
         "drafting": lambda: measure_drafting(load_model(ModelConfig(model=str(DRAFT), base=str(MODEL)))),
+        "tensor_parallel": lambda: measure_tensor_parallel(MODEL),
         "off_state": lambda: measure_off_state(load_model(ModelConfig(model=str(MODEL)))),
     }
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("names", nargs="*", choices=[*measurements, []], help="default: all")
     names = parser.parse_args().names or list(measurements)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    if {"decode", "steps", "drafting", "off_state"} & set(names):
+    if {"decode", "steps", "drafting", "off_state", "tensor_parallel"} & set(names):
         fetch_demo_model(MODEL, logging.info)
     for name in names:
         result = measurements[name]()

@@ -13,7 +13,7 @@ from workers.models.loaded import LoadedModel
 from workers.runner.kv_memory import storage_for
 from workers.runner.model_runner import ModelRunner
 
-__all__ = ["measure_steps"]
+__all__ = ["measure_steps", "step_of"]
 
 CONTEXT = 128
 NODES = (0, 4, 8, 12, 16, 24, 32)
@@ -25,11 +25,11 @@ def measure_steps(loaded: LoadedModel) -> dict[str, Any]:
     runner = ModelRunner(loaded, storage_for(loaded, 512))
     times: dict[int, list[float]] = {n: [] for n in NODES}
     for n in NODES:
-        runner.forward([_chunk(n)])
+        runner.forward([step_of(n)])
     for _ in range(ROUNDS):  # interleaved, so that noise hits all sizes alike
         for n in NODES:
             started = time.perf_counter()
-            runner.forward([_chunk(n)])
+            runner.forward([step_of(n)])
             times[n].append((time.perf_counter() - started) * 1e3)
     step_ms = {n: median(values) for n, values in times.items()}
     weights = _num_linear_weights(loaded)
@@ -52,7 +52,7 @@ def measure_steps(loaded: LoadedModel) -> dict[str, Any]:
     }
 
 
-def _chunk(nodes: int) -> SequenceChunk:
+def step_of(nodes: int) -> SequenceChunk:
     """Root and a binary-ish tree of `nodes` nodes; timing does not depend on its shape."""
     slots = np.arange(CONTEXT + 1 + nodes, dtype=np.int64)
     window = slots[CONTEXT:]
@@ -98,6 +98,6 @@ def _seconds(run: Any) -> float:
 def _profile(runner: ModelRunner) -> dict[str, float]:
     """Self time of the most expensive operators of one step with 16 nodes."""
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
-        runner.forward([_chunk(16)])
+        runner.forward([step_of(16)])
     rows = sorted(recorded.key_averages(), key=lambda row: -row.self_cpu_time_total)[:10]
     return {row.key: row.self_cpu_time_total / 1e3 for row in rows}

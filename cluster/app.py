@@ -13,7 +13,7 @@ from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, RequestRouter
 from cluster.config.arguments import OutriderArgs
 from cluster.config.autoscaling import AutoscalingSettings
 from cluster.config.gateway import GatewayConfig
-from cluster.config.pools import Pool
+from cluster.config.pools import DrafterPool, Pool, VerifierPool
 from cluster.deployments.drafter import DraftProposer
 from cluster.deployments.gateway import Gateway
 from cluster.deployments.verifier import TargetVerifier
@@ -58,12 +58,12 @@ def build(args: OutriderArgs) -> Application:
     )
 
 
-def _engine_pool(kind: type, pool: Pool, autoscaling: AutoscalingSettings) -> Any:
+def _engine_pool(kind: type, pool: VerifierPool | DrafterPool, autoscaling: AutoscalingSettings) -> Any:
     """A deployment whose requests come over its own gRPC server; Serve's router only tells who lives."""
     router = RequestRouterConfig(request_router_class="cluster.router.discovery.DiscoveryRouter")
     return serve.deployment(
         kind,
-        **_common(pool),
+        **_common(pool) | pool.placement(pool.config.model.tensor_parallel_size),
         **_replicas(pool, _engine_scaling(autoscaling)),
         request_router_config=router,
         max_constructor_retry_count=CONSTRUCTOR_RETRIES,

@@ -1,11 +1,14 @@
 """What Serve needs to know of each pool: how many replicas, on which resources, how they end."""
 
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from cluster.config.autoscaling import PoolAutoscaling
 from workers.core.config import DrafterConfig, ModelConfig, VerifierConfig
+from workers.core.errors import ConfigurationError
+from workers.core.shards import check_size, sizes_in_folder
 
 __all__ = ["ActorOptions", "DrafterPool", "Pool", "Settings", "VerifierPool"]
 
@@ -19,7 +22,10 @@ class Settings(BaseModel):
 
 
 class ActorOptions(Settings):
-    """Resources of one replica, as Ray counts them (`ray_actor_options` of a Serve deployment)."""
+    """Resources of one replica, as Ray counts them (`ray_actor_options` of a Serve deployment).
+
+    With `tensor_parallel_size` above 1: of each rank, in a bundle of its own.
+    """
 
     num_cpus: float = Field(1.0, ge=0.0, le=4096.0, description="CPUs that Ray reserves; fractions are allowed")
     num_gpus: float = Field(0.0, ge=0.0, le=64.0, description="GPUs that Ray reserves; fractions are allowed")
@@ -31,6 +37,11 @@ class ActorOptions(Settings):
     def for_serve(self) -> dict[str, Any]:
         """As `ray_actor_options`, without what is not set."""
         return {name: value for name, value in self.model_dump().items() if value not in (None, {})}
+
+    def as_bundle(self) -> dict[str, float]:
+        """As one bundle of a placement group."""
+        named = {"CPU": self.num_cpus, "GPU": self.num_gpus, "memory": self.memory or 0, **self.resources}
+        return {name: float(amount) for name, amount in named.items() if amount > 0}
 
 
 class Pool(Settings):
@@ -55,6 +66,18 @@ class Pool(Settings):
             )
         return self
 
+    def placement(self, tensor_parallel_size: int) -> dict[str, Any]:
+        """Options of a Serve deployment: where its replicas go. All ranks of one share a node."""
+        options = self.ray_actor_options.for_serve()
+        if tensor_parallel_size == 1:
+            return {"ray_actor_options": options}
+        selector = options.pop("label_selector", None)
+        bundles = [self.ray_actor_options.as_bundle()] * tensor_parallel_size
+        group: dict[str, Any] = {"placement_group_bundles": bundles, "placement_group_strategy": "STRICT_PACK"}
+        if selector:
+            group["placement_group_bundle_label_selector"] = [selector]
+        return {"ray_actor_options": options, **group}
+
 
 class VerifierPool(Pool):
     """Replicas of the target model."""
@@ -64,6 +87,7 @@ class VerifierPool(Pool):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         check_device(self.config.model, self.ray_actor_options)
+        check_ranks(self.config.model, self)
         check_context_fits(self.config.model, self.config.kv_cache.num_blocks, self.config.kv_cache.block_size)
         limits = self.config.speculation
         if limits.max_nodes < limits.max_depth:
@@ -87,6 +111,7 @@ class DrafterPool(Pool):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         check_device(self.config.model, self.ray_actor_options)
+        check_ranks(self.config.model, self)
         check_context_fits(self.config.model, self.config.kv_cache.num_blocks, self.config.kv_cache.block_size)
         return self
 
@@ -100,6 +125,34 @@ def check_device(model: ModelConfig, options: ActorOptions) -> None:
         raise ValueError(
             f"ray_actor_options.num_gpus {options.num_gpus:g} reserves GPUs that config.model.device cpu does not use"
         )
+
+
+def check_ranks(model: ModelConfig, pool: Pool) -> None:
+    """What Ray, NCCL or the model would refuse of a tensor-parallel pool, in words and before anything starts."""
+    size, options = model.tensor_parallel_size, pool.ray_actor_options
+    if size == 1:
+        return
+    if pool.max_replicas_per_node is not None:
+        raise ValueError(
+            f"max_replicas_per_node cannot be set with config.model.tensor_parallel_size {size}: Ray places the ranks "
+            "of a replica as one group; leave it out, and let the resources of the ranks limit the replicas of a node"
+        )
+    if not options.as_bundle():
+        raise ValueError(
+            f"ray_actor_options reserve nothing, and with config.model.tensor_parallel_size {size} each rank needs a "
+            "bundle of its own: set num_cpus, num_gpus or resources above 0"
+        )
+    if options.num_gpus not in (0, 1):
+        raise ValueError(
+            f"ray_actor_options.num_gpus is {options.num_gpus:g} for each rank of a group of {size}; every rank runs "
+            "on one whole GPU: set it to 1"
+        )
+    sizes = sizes_in_folder(Path(model.tokenizer_model))
+    try:
+        if sizes is not None:
+            check_size(size, sizes, model.model)
+    except ConfigurationError as error:  # pydantic wants another
+        raise ValueError(f"config.model: {error}") from None
 
 
 def check_context_fits(model: ModelConfig, num_blocks: int, block_size: int) -> None:

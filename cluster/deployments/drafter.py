@@ -3,6 +3,7 @@
 import asyncio
 from typing import ClassVar
 
+from cluster.deployments.ranks import launcher_for
 from cluster.deployments.replica import EngineReplica, identity
 from cluster.router.membership import Role
 from workers.core.config import DrafterConfig
@@ -20,7 +21,9 @@ class DraftProposer(EngineReplica):
 
         replica_id, incarnation = identity()
         # In a thread: loading takes seconds to minutes, and the event loop must stay free.
-        server = await asyncio.to_thread(DraftServer, config, drafter_id=replica_id, incarnation=incarnation)
+        server = await asyncio.to_thread(
+            DraftServer, config, drafter_id=replica_id, incarnation=incarnation, launcher=launcher_for(config.model)
+        )
         await self._start(server, replica_id, incarnation, grace_s)
 
     async def __del__(self) -> None:

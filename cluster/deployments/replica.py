@@ -4,18 +4,26 @@ Serve creates, watches and stops the replica. Requests never pass through it:
 they reach the server's own port, which the replica's metadata announces.
 """
 
+import asyncio
+import logging
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Protocol
 
 import ray
 from ray import serve
 
 from cluster.router.membership import ReplicaRecord, Role
+from workers.core.errors import UnavailableError
 
-__all__ = ["EngineReplica", "EngineServer", "drain_budget_s", "identity"]
+__all__ = ["EngineReplica", "EngineServer", "drain_budget_s", "identity", "leave_when_lost"]
 
 STOP_MARGIN_S = 2.0
+RANK_CHECK_S = 0.25
+FAREWELL_S = 1.0  # for the answers of a failed engine to reach the gateways
+
+logger = logging.getLogger("ray.serve")
 
 
 class EngineServer(Protocol):
@@ -32,6 +40,10 @@ class EngineServer(Protocol):
     async def stop(self) -> None: ...
     def check_health(self) -> None: ...
     def load_signals(self) -> dict[str, float]: ...
+
+    def check_ranks(self) -> None:
+        """Raise `UnavailableError` when a rank of its tensor-parallel group has been lost."""
+        ...
 
     def info(self) -> Mapping[str, object]:
         """With `model`, `model_fingerprint`, `tokenizer_hash` and `kv_block_size`."""
@@ -69,6 +81,12 @@ class EngineReplica:
             tokenizer_hash=str(info["tokenizer_hash"]),
             kv_block_size=int(str(info["kv_block_size"])),
         )
+        self._watch = asyncio.create_task(leave_when_lost(server.check_ranks, self.leave))
+
+    @staticmethod
+    def leave() -> None:
+        """End this process: Serve replaces a replica that is gone at once, one that is ill after three checks."""
+        os._exit(1)
 
     def record_replica_metadata(self) -> dict[str, str | int]:
         """Asked once by Serve, when the replica is ready; reaches every router (`cluster.router.discovery`).
@@ -96,7 +114,21 @@ class EngineReplica:
         server = getattr(self, "_server", None)
         if server is not None:
             await server.drain(drain_budget_s(self._grace_s))
+            self._watch.cancel()
             await server.stop()
+
+
+async def leave_when_lost(check_ranks: Callable[[], None], leave: Callable[[], None]) -> None:
+    """Look after the ranks, and `leave` soon after one has been lost; requests are told so in between."""
+    while True:
+        await asyncio.sleep(RANK_CHECK_S)
+        try:
+            check_ranks()
+        except UnavailableError as error:
+            logger.error("this replica ends: %s", error)
+            await asyncio.sleep(FAREWELL_S)
+            leave()
+            return
 
 
 def identity() -> tuple[str, int]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -87,10 +88,16 @@ def _server(
 
 @contextmanager
 def verifier_process(
-    model: Path, folder: Path, *, port: int = 0, environment: Mapping[str, str] | None = None, **settings: Any
+    model: Path,
+    folder: Path,
+    *,
+    port: int = 0,
+    environment: Mapping[str, str] | None = None,
+    model_settings: Mapping[str, Any] = MappingProxyType({}),
+    **settings: Any,
 ) -> Iterator[Server]:
-    """A verifier over `model` (fp32, one thread); `settings` are further fields of VerifierConfig."""
-    config = {"model": {"model": str(model), "dtype": "float32", "num_threads": 1}, **settings}
+    """A verifier over `model` (fp32, one thread); `settings` are further fields of VerifierConfig and its model."""
+    config = {"model": {"model": str(model), "dtype": "float32", "num_threads": 1, **model_settings}, **settings}
     with _server("workers.verifier.server", config, folder, port, environment) as server:
         yield server
 

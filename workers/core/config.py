@@ -39,8 +39,23 @@ class ModelConfig(Settings):
         min_length=1,
     )
     max_context_length: int | None = Field(None, ge=16, description="None = the model's own")
-    num_threads: int | None = Field(None, ge=1, le=1024, description="CPU threads; None = all cores")
-    tensor_parallel_size: int = Field(1, ge=1, le=64, description="Must divide heads, KV heads and intermediate size")
+    num_threads: int | None = Field(
+        None, ge=1, le=1024, description="CPU threads of each process; None = all cores, shared"
+    )
+    tensor_parallel_size: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Processes that share the model, each with a part of every layer and of the K/V pool; must divide "
+        "heads, KV heads and intermediate size",
+    )
+    rank_timeout_s: float = Field(
+        20.0,
+        ge=1.0,
+        le=3600.0,
+        description="With tensor_parallel_size above 1: a process of the group that is silent for this long is given "
+        "up, and the replica with it",
+    )
 
     @property
     def tokenizer_model(self) -> str:

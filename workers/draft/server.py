@@ -19,6 +19,7 @@ from workers.draft.sessions import DraftModelInfo
 from workers.kvcache.events import KvEventLog
 from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
+from workers.parallel.launcher import RankLauncher
 from workers.rpc.by_hand import run_by_hand
 from workers.rpc.channels import RpcOptions, RunningServer, start_server
 from workers.rpc.handshake import DrafterIdentity
@@ -35,8 +36,18 @@ WINDOW_S = 60.0  # of what is reported for autoscaling
 class DraftServer:
     """One drafter process. Loading happens in the constructor, serving between `start` and `stop`."""
 
-    def __init__(self, config: DrafterConfig, *, drafter_id: str, incarnation: int) -> None:
-        loaded = load_model(config.model)
+    def __init__(
+        self, config: DrafterConfig, *, drafter_id: str, incarnation: int, launcher: RankLauncher | None = None
+    ) -> None:
+        """`launcher` starts the other ranks of a tensor-parallel drafter; child processes by default."""
+        self._loaded = loaded = load_model(config.model, launcher)
+        try:
+            self._build(config, loaded, drafter_id, incarnation)
+        except BaseException:
+            loaded.close()
+            raise
+
+    def _build(self, config: DrafterConfig, loaded: LoadedModel, drafter_id: str, incarnation: int) -> None:
         self.identity = DrafterIdentity(
             drafter_id=drafter_id,
             incarnation=incarnation,
@@ -84,9 +95,11 @@ class DraftServer:
         if self._server is not None:
             await self._server.stop(GRACE_S)
         await asyncio.to_thread(self.engine.stop)
+        await asyncio.to_thread(self._loaded.close)
 
     def check_health(self) -> None:
-        """Raise `UnavailableError` when the engine has failed or is stuck."""
+        """Raise `UnavailableError` when the engine has failed or is stuck, or a rank of its group has been lost."""
+        self.check_ranks()
         self.engine.check_health()
 
     def load_signals(self) -> dict[str, float]:
@@ -107,6 +120,10 @@ class DraftServer:
             "busy": min(1.0, busy_s / seconds) if seconds > 0 else 0.0,
             **{name: float(value) for name, value in grown.items()},
         }
+
+    def check_ranks(self) -> None:
+        """Raise `UnavailableError` when a rank of its tensor-parallel group has been lost."""
+        self._loaded.check_health()
 
     def info(self) -> dict[str, object]:
         """Small, JSON-able description for discovery."""

@@ -20,6 +20,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from workers.core.errors import ConfigurationError
+from workers.models.sharded import like
 from workers.models.tensor_file import save_tensors
 from workers.text.source import DRAFT_DESCRIPTION
 
@@ -80,10 +81,10 @@ class DraftCheckpoint:
         except (OSError, SafetensorError) as error:
             raise ConfigurationError(f"draft checkpoint {ref!r}: {WEIGHTS} cannot be read ({error})") from None
         vocabulary = tensors.pop(VOCABULARY, None)
-        own = {n: p.shape for n, p in model.base_model.state_dict().items() if n.startswith(PREFIXES)}
-        if {n: t.shape for n, t in tensors.items()} != own:
+        own = {n: p for n, p in model.base_model.state_dict().items() if n.startswith(PREFIXES)}
+        if {n: t.shape for n, t in tensors.items()} != {n: p.shape for n, p in own.items()}:
             raise ConfigurationError(f"draft checkpoint {ref!r}: its weights do not fit the layers of the base model")
-        model.base_model.load_state_dict(tensors, strict=False)
+        model.base_model.load_state_dict({n: like(t, own[n]) for n, t in tensors.items()}, strict=False)
         if vocabulary is not None:
             _check_vocabulary(ref, vocabulary, self.vocab_size)
             head = ReducedHead(model.get_output_embeddings(), vocabulary.long())

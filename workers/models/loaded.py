@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
+from workers.parallel.leader import GroupLeader
 from workers.text.tokenizer import Tokenizer
 
 __all__ = ["LoadedModel"]
@@ -16,7 +17,7 @@ class LoadedModel:
     name: str
     vocab_size: int  # tokens that exist; logits of a padded tail are cut off
     num_layers: int
-    num_heads: int
+    num_heads: int  # of all ranks together, as all sizes here
     num_kv_heads: int
     head_dim: int
     hidden_size: int
@@ -27,6 +28,22 @@ class LoadedModel:
     dtype: str  # of the weights: float32, bfloat16 or float16
     kv_dtype: torch.dtype
     device: torch.device
+    tensor_parallel_size: int = 1
+    leader: GroupLeader | None = None  # of the other ranks; None without any, and on these
+
+    @property
+    def kv_heads_per_rank(self) -> int:
+        return self.num_kv_heads // self.tensor_parallel_size
+
+    def check_health(self) -> None:
+        """Raise `UnavailableError` when a rank of a tensor-parallel group has been lost."""
+        if self.leader is not None:
+            self.leader.check_health()
+
+    def close(self) -> None:
+        """End the other ranks, if there are any; the model cannot run any more then."""
+        if self.leader is not None:
+            self.leader.close()
 
     @property
     def lm_head(self) -> torch.nn.Module:

@@ -2,8 +2,10 @@
 
 import json
 import logging
-from typing import Any
+import os
+from dataclasses import replace
 
+import psutil
 import torch
 import xxhash
 from transformers import PreTrainedModel
@@ -17,37 +19,79 @@ from workers.models.loaded import LoadedModel
 from workers.models.packed import bf16_is_native, pack_for_cpu
 from workers.models.pretrained import read_config, read_model
 from workers.models.self_check import prepare_decoder
+from workers.models.sharded import parallel_options, whole
+from workers.models.supported import check_device, check_supported, context_length
+from workers.parallel.group import RankGroup
+from workers.parallel.launcher import RankLauncher, SubprocessLauncher
+from workers.parallel.leader import GroupLeader
 from workers.text.tokenizer import Tokenizer
 
-__all__ = ["load_model"]
+__all__ = ["check_model", "load_model", "load_shard", "set_threads"]
 
 logger = logging.getLogger(__name__)
 
-_NOT_HASHED = ("_name_or_path", "transformers_version", "dtype")
+_NOT_HASHED = ("_name_or_path", "transformers_version", "dtype", "distributed_config")
 _ARITHMETIC = 2  # raised when the same weights begin to round differently (2: lean decoders)
 _HASHED_BYTES = 1 << 22  # of each tensor; whole tensors below it
 
 
-def load_model(config: ModelConfig) -> LoadedModel:
-    """Load and prepare; raises `NotFoundError` or `ConfigurationError` with what is allowed."""
-    return run_apart(lambda: _load(config))
+def load_model(config: ModelConfig, launcher: RankLauncher | None = None) -> LoadedModel:
+    """Load and prepare; raises `NotFoundError` or `ConfigurationError` with what is allowed.
+
+    With `tensor_parallel_size` above 1 this process becomes rank 0 of a group whose other ranks `launcher` starts
+    (child processes by default), and `LoadedModel.close` ends them. `UnavailableError` when one is lost meanwhile.
+    """
+    check_model(config)
+    if config.tensor_parallel_size == 1:
+        return run_apart(lambda: _load(config, None))
+    return run_apart(lambda: _load_together(config, launcher or SubprocessLauncher()))
 
 
-def _load(config: ModelConfig) -> LoadedModel:
-    device = torch.device(config.device)
-    dtype = _resolve_dtype(config, device)
-    if config.num_threads is not None:
-        torch.set_num_threads(config.num_threads)
+def load_shard(config: ModelConfig, group: RankGroup) -> LoadedModel:
+    """The shard of another rank than 0; to be called while rank 0 loads. It has no LM head: logits are rank 0's."""
+    loaded = run_apart(lambda: _load(config, group))
+    loaded.model.set_output_embeddings(torch.nn.Identity())
+    return loaded
+
+
+def check_model(config: ModelConfig) -> None:
+    """What can be said without weights: raises what `load_model` would, in a moment."""
+    check_device(config)
+    _resolve_dtype(config, torch.device(config.device))
+    ref, _ = _base_of(config)
+    check_supported(config, ref, read_config(ref))
+
+
+def _load_together(config: ModelConfig, launcher: RankLauncher) -> LoadedModel:
+    leader = GroupLeader(config, launcher)
+    try:
+        loaded = _load(config.model_copy(update={"device": str(leader.group.device)}), leader.group)
+        leader.serve()
+    except Exception as error:
+        reason = leader.explain(error)
+        leader.kill()
+        leader.group.close()
+        raise reason from error
+    return replace(loaded, leader=leader)
+
+
+def _base_of(config: ModelConfig) -> tuple[str, DraftCheckpoint | None]:
+    """Where the weights of a transformers model are, and what a draft checkpoint changes in them."""
     checkpoint = DraftCheckpoint.read(config.model)
     if config.base is not None and checkpoint is None:
         raise ConfigurationError(f"base is for draft checkpoints, and {config.model!r} is none: leave it out")
-    ref = (config.base or checkpoint.base) if checkpoint else config.model
-    hf_config = read_config(ref)
-    _check_supported(config, hf_config)
+    return ((config.base or checkpoint.base) if checkpoint else config.model), checkpoint
+
+
+def _load(config: ModelConfig, group: RankGroup | None) -> LoadedModel:
+    device = torch.device(config.device)
+    dtype = _resolve_dtype(config, device)
+    set_threads(config)
+    ref, checkpoint = _base_of(config)
     # float16 on the CPU means fp16 weights under fp32 arithmetic, so the modules around them stay fp32.
     module_dtype = torch.float32 if device.type == "cpu" and dtype == "float16" else getattr(torch, dtype)
     register()
-    model = _with_our_attention(ref, module_dtype)
+    model = _with_our_attention(ref, module_dtype, config.tensor_parallel_size)
     model.requires_grad_(False)
     if checkpoint is not None:
         checkpoint.apply(config.model, model)
@@ -55,7 +99,7 @@ def _load(config: ModelConfig) -> LoadedModel:
         keep_layers(model, config.layers)
     fingerprint = _fingerprint(model, dtype)
     model.to(device)
-    prepare_decoder(model, ref)
+    prepare_decoder(model, ref, group)
     if device.type == "cpu":
         _prepare_for_cpu(model, dtype)
     tokenizer = Tokenizer.load(ref)
@@ -71,74 +115,40 @@ def _load(config: ModelConfig) -> LoadedModel:
         num_kv_heads=getattr(text_config, "num_key_value_heads", None) or heads,
         head_dim=getattr(text_config, "head_dim", None) or text_config.hidden_size // heads,
         hidden_size=text_config.hidden_size,
-        context_length=_context_length(config, text_config),
+        context_length=context_length(config, text_config),
         eos_token_ids=_eos_ids(model, tokenizer, vocab_size),
         fingerprint=fingerprint,
         tokenizer=tokenizer,
         dtype=dtype,
         kv_dtype=module_dtype,
         device=device,
+        tensor_parallel_size=config.tensor_parallel_size,
     )
 
 
-def _with_our_attention(ref: str, dtype: torch.dtype) -> PreTrainedModel:
+def set_threads(config: ModelConfig) -> None:
+    """CPU threads of the calling thread's work, and of threads that are new to torch.
+
+    Without a number, the ranks of a group share the cores of their machine; a cluster gives each of them some by
+    OMP_NUM_THREADS, as Ray does.
+    """
+    if config.num_threads is not None:
+        torch.set_num_threads(config.num_threads)
+    elif config.tensor_parallel_size > 1 and "OMP_NUM_THREADS" not in os.environ:
+        cores = psutil.Process().cpu_affinity() if hasattr(psutil.Process, "cpu_affinity") else None
+        count = len(cores) if cores else psutil.cpu_count() or 1
+        torch.set_num_threads(max(1, count // config.tensor_parallel_size))
+
+
+def _with_our_attention(ref: str, dtype: torch.dtype, ranks: int) -> PreTrainedModel:
+    options = parallel_options(ranks) if ranks > 1 else {}
     try:
-        model = read_model(ref, dtype, attn_implementation=ATTENTION_NAME)
+        model = read_model(ref, dtype, attn_implementation=ATTENTION_NAME, **options)
     except KeyError as error:
         if ATTENTION_NAME not in str(error):
             raise
         raise ConfigurationError(f"{ref!r}: this model does not use transformers' attention interface") from error
     return model.eval()
-
-
-def _check_supported(config: ModelConfig, hf_config: Any) -> None:
-    size = config.tensor_parallel_size
-    sizes = {
-        "attention heads": hf_config.num_attention_heads,
-        "KV heads": getattr(hf_config, "num_key_value_heads", None) or hf_config.num_attention_heads,
-        "intermediate size": getattr(hf_config, "intermediate_size", size),
-    }
-    for what, number in sizes.items():
-        if number % size:
-            allowed = [n for n in range(1, sizes["KV heads"] + 1) if all(v % n == 0 for v in sizes.values())]
-            raise ConfigurationError(
-                f"tensor_parallel_size {size} does not divide the {number} {what} of {config.model!r}; "
-                f"allowed: {allowed}"
-            )
-    if size > 1:
-        raise ConfigurationError("tensor_parallel_size above 1 is not available in this version")
-    context = _context_length(config, hf_config)
-    window = getattr(hf_config, "sliding_window", None)
-    if getattr(hf_config, "use_sliding_window", True) and window is not None and window < context:
-        raise ConfigurationError(
-            f"{config.model!r} attends over a sliding window of {window} tokens, which is not supported beyond it: "
-            f"set max_context_length to at most {window}"
-        )
-    rope = getattr(hf_config, "rope_parameters", None) or {}
-    first = rope.get("original_max_position_embeddings")
-    if rope.get("rope_type") == "longrope" and first is not None and first < context:
-        raise ConfigurationError(
-            f"{config.model!r} turns all tokens by other angles once one is beyond position {first} (longrope), "
-            f"which is not supported with cached keys: set max_context_length to at most {first}"
-        )
-    chunk = getattr(hf_config, "attention_chunk_size", None)
-    if chunk is not None and chunk < context:
-        raise ConfigurationError(
-            f"{config.model!r} attends within chunks of {chunk} tokens, which is not supported beyond one: "
-            f"set max_context_length to at most {chunk}"
-        )
-    if getattr(hf_config, "attn_logit_softcapping", None):
-        raise ConfigurationError(f"{config.model!r} caps attention logits, which is not supported")
-
-
-def _context_length(config: ModelConfig, hf_config: Any) -> int:
-    own: int = hf_config.max_position_embeddings
-    wanted = config.max_context_length or own
-    if wanted > own:
-        raise ConfigurationError(
-            f"max_context_length {wanted} is above the {own} positions of {config.model!r}; at most {own}"
-        )
-    return wanted
 
 
 def _resolve_dtype(config: ModelConfig, device: torch.device) -> str:
@@ -159,14 +169,15 @@ def _prepare_for_cpu(model: PreTrainedModel, dtype: str) -> None:
 
 
 def _fingerprint(model: PreTrainedModel, dtype: str) -> str:
+    """Of the whole model, however many ranks share it: see docs/adr/0005-tensor-parallel-groups.md."""
     settings = {k: v for k, v in model.config.to_dict().items() if k not in _NOT_HASHED}
     digest = xxhash.xxh3_128(f"{json.dumps(settings, sort_keys=True, default=str)}|{dtype}|{_ARITHMETIC}".encode())
     for name, tensor in sorted(model.state_dict().items()):
-        data = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
+        data = whole(tensor).detach().contiguous().view(-1).view(torch.uint8)
+        parts = (data,) if len(data) <= _HASHED_BYTES else (data[: _HASHED_BYTES // 2], data[-_HASHED_BYTES // 2 :])
         digest.update(name.encode())
-        digest.update(data if data.size <= _HASHED_BYTES else data[: _HASHED_BYTES // 2])
-        if data.size > _HASHED_BYTES:
-            digest.update(data[-_HASHED_BYTES // 2 :])
+        for part in parts:
+            digest.update(part.cpu().numpy().data)
     return digest.hexdigest()
 
 

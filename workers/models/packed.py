@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from workers.core.errors import ConfigurationError
 
@@ -73,12 +74,15 @@ class _Fp16Embedding(nn.Module):
 
 
 def pack_for_cpu(model: nn.Module, dtype: str) -> None:
-    """Replace every `nn.Linear` (and, for float16, the embedding) of an fp32 or bf16 model in place."""
+    """Replace every `nn.Linear` (and, for float16, the embedding) of an fp32 or bf16 model in place.
+
+    Layers that transformers itself has cut for tensor parallelism stay as they are.
+    """
     if dtype == "float16" and "fbgemm" not in torch.backends.quantized.supported_engines:
         raise ConfigurationError("dtype float16 on the CPU needs a PyTorch build with FBGEMM; use float32 or bfloat16")
     packed = _Fp16Linear if dtype == "float16" else _OneDnnLinear
     for parent, name, layer in list(_layers(model)):
-        if type(layer) is nn.Linear:
+        if type(layer) is nn.Linear and not isinstance(layer.weight, DTensor):
             setattr(parent, name, packed(layer))
         elif type(layer) is nn.Embedding and dtype == "float16":
             setattr(parent, name, _Fp16Embedding(layer))

@@ -14,6 +14,8 @@ from workers.attention.paged import ATTENTION_NAME
 from workers.core.errors import ConfigurationError
 from workers.kvcache.storage import KvStorage
 from workers.models.lean import make_lean
+from workers.models.sharded import make_local
+from workers.parallel.group import RankGroup
 
 __all__ = ["prepare_decoder"]
 
@@ -23,9 +25,10 @@ TOLERANCES = {torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
 
 @torch.inference_mode()
-def prepare_decoder(model: PreTrainedModel, name: str) -> None:
-    """Replace the layers that can be replaced by leaner ones (`workers.models.lean`).
+def prepare_decoder(model: PreTrainedModel, name: str, group: RankGroup | None = None) -> None:
+    """Replace the layers that can be replaced by leaner ones (`workers.models.lean`); with `group`, its shard's.
 
+    All ranks of a group call it together: what is compared then is transformers' own tensor parallelism with ours.
     `ConfigurationError` unless the logits are those of the model before. It has our attention, and is not packed yet.
     """
     tokens = torch.arange(sum(PIECES), device=model.device)[None] * 7 % model.config.get_text_config().vocab_size
@@ -33,8 +36,10 @@ def prepare_decoder(model: PreTrainedModel, name: str) -> None:
         model.set_attn_implementation("eager")
         reference = model(input_ids=tokens, use_cache=False).logits[0].float()
         model.set_attn_implementation(ATTENTION_NAME)
+        if group is not None:
+            make_local(model, group)
         make_lean(model)
-        ours = _paged(model, tokens)
+        ours = _paged(model, tokens, 1 if group is None else group.size)
     except Exception as error:
         first = str(error).splitlines()[0] if str(error) else ""
         raise ConfigurationError(
@@ -51,7 +56,7 @@ def prepare_decoder(model: PreTrainedModel, name: str) -> None:
         )
 
 
-def _paged(model: PreTrainedModel, tokens: torch.Tensor) -> torch.Tensor:
+def _paged(model: PreTrainedModel, tokens: torch.Tensor, ranks: int) -> torch.Tensor:
     """Logits [count, vocab] of one sequence, fed in pieces."""
     config = model.config.get_text_config()
     heads = config.num_attention_heads
@@ -59,7 +64,7 @@ def _paged(model: PreTrainedModel, tokens: torch.Tensor) -> torch.Tensor:
     storage = KvStorage(
         num_layers=config.num_hidden_layers,
         num_slots=tokens.shape[1],
-        num_kv_heads=kv_heads,
+        num_kv_heads=kv_heads // ranks,
         head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
         dtype=model.dtype,
         device=model.device,

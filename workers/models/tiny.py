@@ -58,7 +58,8 @@ def build_tiny_model(
 ) -> Path:
     """Write a random Llama with tokenizer and chat template as a plain transformers folder; returns the folder.
 
-    `logit_scale` is about the standard deviation of the logits: more = sharper distributions.
+    `logit_scale` is about the standard deviation of the logits: more = sharper distributions. For 2 and for 3 ranks
+    of tensor parallelism, heads and K/V heads must be multiples of 6: `hidden_size=96, num_heads=12, num_kv_heads=6`.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,8 +2,10 @@
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -14,11 +16,14 @@ from typing import Protocol, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from workers.core.errors import OutriderError
+from workers.core.errors import OutriderError, UnavailableError
 
 __all__ = ["EngineServer", "run_by_hand"]
 
 DRAIN_S = 10.0
+HEALTH_POLL_S = 0.25
+FAREWELL_S = 1.0  # for the answers of a failed engine to reach their callers
+LOST = 3  # exit status of a server whose tensor-parallel group has lost a rank
 
 Config = TypeVar("Config", bound=BaseModel)
 
@@ -32,13 +37,16 @@ class EngineServer(Protocol):
 
     async def stop(self) -> None: ...
 
+    def check_ranks(self) -> None: ...
+
     def info(self) -> dict[str, object]: ...
 
 
 def run_by_hand(role: str, config_type: type[Config], make: Callable[[Config, str, int], EngineServer]) -> None:
     """Serve until SIGTERM or SIGINT; one JSON line with the address says that it serves.
 
-    `make(config, id, incarnation)` loads and builds the server. Errors are one line on stderr and exit status 2.
+    `make(config, id, incarnation)` loads and builds the server. Errors are one line on stderr and exit status 2;
+    the loss of a rank of its tensor-parallel group is one line and exit status 3.
     """
     parser = argparse.ArgumentParser(description=f"Run one {role} by hand.")
     parser.add_argument(
@@ -68,9 +76,23 @@ async def _serve(server: EngineServer, host: str, port: int) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await stop.wait()
+    await _until(stop, server)
     await server.drain(DRAIN_S)
     await server.stop()
+
+
+async def _until(stop: asyncio.Event, server: EngineServer) -> None:
+    """Return when `stop` is set. A server that has lost a rank ends the process: there is nobody to replace it."""
+    while not stop.is_set():
+        try:
+            server.check_ranks()
+        except UnavailableError as error:
+            sys.stderr.write(f"{error}\n")
+            sys.stderr.flush()
+            await asyncio.sleep(FAREWELL_S)
+            os._exit(LOST)  # threads of a broken group may wait for ever
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), HEALTH_POLL_S)
 
 
 def _refuse(message: str) -> None:

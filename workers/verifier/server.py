@@ -9,7 +9,9 @@ import time
 from outrider.v1 import verifier_pb2_grpc
 
 from workers.core.config import VerifierConfig
+from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
+from workers.parallel.launcher import RankLauncher
 from workers.proposers.remote import RemoteProposer
 from workers.proposers.union import UnionProposer
 from workers.rpc.by_hand import run_by_hand
@@ -27,8 +29,18 @@ GRACE_S = 1.0  # given to open streams when the server stops
 class VerifierServer:
     """One verifier process. Loading happens in the constructor, serving between `start` and `stop`."""
 
-    def __init__(self, config: VerifierConfig, *, verifier_id: str, incarnation: int) -> None:
-        loaded = load_model(config.model)
+    def __init__(
+        self, config: VerifierConfig, *, verifier_id: str, incarnation: int, launcher: RankLauncher | None = None
+    ) -> None:
+        """`launcher` starts the other ranks of a tensor-parallel verifier; child processes by default."""
+        self._loaded = loaded = load_model(config.model, launcher)
+        try:
+            self._build(config, loaded, verifier_id, incarnation)
+        except BaseException:
+            loaded.close()
+            raise
+
+    def _build(self, config: VerifierConfig, loaded: LoadedModel, verifier_id: str, incarnation: int) -> None:
         self._proposer = build_proposer(config, loaded, verifier_id, incarnation)
         self.engine = build_engine(config, loaded, self._proposer, incarnation)
         context_length = min(loaded.context_length, config.kv_cache.num_tokens)
@@ -65,9 +77,11 @@ class VerifierServer:
         if self._server is not None:
             await self._server.stop(GRACE_S)
         await asyncio.to_thread(self._proposer.shutdown)
+        await asyncio.to_thread(self._loaded.close)
 
     def check_health(self) -> None:
-        """Raise `UnavailableError` when the engine has failed."""
+        """Raise `UnavailableError` when the engine has failed, or a rank of its group has been lost."""
+        self.check_ranks()
         self.engine.check_health()
 
     def load_signals(self) -> dict[str, float]:
@@ -84,6 +98,10 @@ class VerifierServer:
                 proposals=0.0 if remote is None else remote.proposals, late=0.0 if remote is None else remote.late
             ),
         }
+
+    def check_ranks(self) -> None:
+        """Raise `UnavailableError` when a rank of its tensor-parallel group has been lost."""
+        self._loaded.check_health()
 
     def info(self) -> dict[str, object]:
         """Small, JSON-able description for discovery."""

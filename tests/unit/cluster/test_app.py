@@ -56,6 +56,33 @@ def test_an_internal_plane_of_one_pool_is_refused(pool: str) -> None:
         OutriderArgs.model_validate(args)
 
 
+def test_ranks_get_equal_bundles_on_one_node_and_the_labels_of_the_replica() -> None:
+    pools = {
+        "target": {
+            "config": {"model": {**MODEL, "device": "cuda", "tensor_parallel_size": 4}},
+            "ray_actor_options": {"num_cpus": 2, "num_gpus": 1, "label_selector": {"gpu-class": "large"}},
+        },
+        "draft": {
+            "config": {"model": {**MODEL, "tensor_parallel_size": 2}},
+            "ray_actor_options": {"num_cpus": 0.5, "memory": 2**30, "resources": {"small": 1}},
+        },
+    }
+    verifiers, drafters = build(OutriderArgs.model_validate({"model_name": "m", **pools}))._bound_deployment.init_args[
+        -2:
+    ]
+    target, draft = (one._bound_deployment._replica_config for one in (verifiers, drafters))
+    assert target.placement_group_bundles == [{"CPU": 2.0, "GPU": 1.0}] * 4
+    assert draft.placement_group_bundles == [{"CPU": 0.5, "memory": 2.0**30, "small": 1.0}] * 2
+    assert (target.placement_group_strategy, draft.placement_group_strategy) == ("STRICT_PACK", "STRICT_PACK")
+    assert target.placement_group_bundle_label_selector == [{"gpu-class": "large"}] * 4
+    assert draft.placement_group_bundle_label_selector is None
+
+
+def test_a_replica_of_one_process_needs_no_placement_group() -> None:
+    verifiers = build(arguments())._bound_deployment.init_args[-2]
+    assert verifiers._bound_deployment._replica_config.placement_group_bundles is None
+
+
 def test_without_a_draft_pool() -> None:
     assert build(arguments(method="none"))._bound_deployment.init_args[-1] is None
 

@@ -1,8 +1,10 @@
 """A replica announces its server, passes on health, and drains before it stops."""
 
+import asyncio
+
 import pytest
 
-from cluster.deployments.replica import EngineReplica, drain_budget_s
+from cluster.deployments.replica import EngineReplica, drain_budget_s, leave_when_lost
 from cluster.router.membership import ReplicaRecord
 from workers.core.errors import UnavailableError
 
@@ -13,6 +15,7 @@ class FakeServer:
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.healthy = True
+        self.complete = True
 
     async def start(self, host: str, port: int) -> str:
         self.calls.append(f"start {port}")
@@ -30,6 +33,10 @@ class FakeServer:
 
     def load_signals(self) -> dict[str, float]:
         return {"sessions": 3.0}
+
+    def check_ranks(self) -> None:
+        if not self.complete:
+            raise UnavailableError("rank 1 has ended")
 
     def info(self) -> dict[str, object]:
         return {"model": "tiny", "model_fingerprint": "f", "tokenizer_hash": "t", "vocab_size": 64, "kv_block_size": 8}
@@ -69,6 +76,16 @@ async def test_drains_before_it_stops() -> None:
     await replica.start_with(server)
     await replica.close()
     assert server.calls == ["start 0", "drain 18", "stop"]
+
+
+async def test_a_replica_that_loses_a_rank_leaves_after_a_moment() -> None:
+    server, left = FakeServer(), asyncio.Event()
+    watch = asyncio.create_task(leave_when_lost(server.check_ranks, left.set))
+    await asyncio.sleep(0.6)
+    assert not left.is_set()
+    server.complete = False
+    await asyncio.wait_for(left.wait(), 60.0)
+    await watch
 
 
 async def test_a_replica_that_never_started_has_nothing_to_stop() -> None:

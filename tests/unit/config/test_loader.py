@@ -1,5 +1,6 @@
 """The configuration file: what is valid, and what each mistake is told."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,33 @@ MISTAKES: dict[str, tuple[Change, str]] = {
         lambda d: _args(d)["target"]["config"].update(speculation={"default_rule": "typical"}),
         "default_rule: typical needs allow_typical: true",
     ),
+    "ranks and replicas of a node": (
+        lambda d: _args(d)["draft"].update(
+            max_replicas_per_node=1, config={"model": {"model": "m", "tensor_parallel_size": 2}}
+        ),
+        r"args\.draft: max_replicas_per_node cannot be set with config\.model\.tensor_parallel_size 2",
+    ),
+    "ranks that reserve nothing": (
+        lambda d: _args(d)["target"].update(
+            ray_actor_options={"num_cpus": 0}, config={"model": {"model": "m", "tensor_parallel_size": 2}}
+        ),
+        "ray_actor_options reserve nothing.* each rank needs a bundle of its own: set num_cpus, num_gpus or resources",
+    ),
+    "a rank on a part of a GPU": (
+        lambda d: _args(d)["target"].update(
+            ray_actor_options={"num_gpus": 0.5},
+            config={"model": {"model": "m", "device": "cuda", "tensor_parallel_size": 2}},
+        ),
+        r"num_gpus is 0\.5 for each rank of a group of 2; every rank runs on one whole GPU: set it to 1",
+    ),
+    "too many ranks": (
+        lambda d: _args(d)["target"]["config"].update(model={"model": "m", "tensor_parallel_size": 65}),
+        r"tensor_parallel_size: .*less than or equal to 64 \(got 65\)",
+    ),
+    "impatience": (
+        lambda d: _args(d)["target"]["config"].update(model={"model": "m", "rank_timeout_s": 0.1}),
+        r"rank_timeout_s: .*greater than or equal to 1 \(got 0\.1\)",
+    ),
     "gpu not reserved": (
         lambda d: _args(d)["target"]["config"].update(model={"model": "m", "device": "cuda"}),
         "config.model.device cuda needs ray_actor_options.num_gpus above 0",
@@ -175,3 +203,17 @@ def test_files_that_are_no_configuration(tmp_path: Path, text: str, problem: str
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there is no such file"):
         load_config(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("pool", ["target", "draft"])
+def test_ranks_that_do_not_divide_the_model_are_refused_while_the_file_is_read(tmp_path: Path, pool: str) -> None:
+    (tmp_path / "model").mkdir()
+    sizes = {"num_attention_heads": 12, "num_key_value_heads": 6, "intermediate_size": 192}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(sizes))
+    document = _valid()
+    model = {"model": str(tmp_path / "model"), "tensor_parallel_size": 4}
+    _args(document)[pool]["config"]["model"] = model
+    with pytest.raises(ConfigurationError, match=rf"args\.{pool}: .* the 6 KV heads of .*; allowed: \[1, 2, 3, 6\]"):
+        _load(tmp_path, document)
+    model["tensor_parallel_size"] = 3
+    assert _load(tmp_path, document)

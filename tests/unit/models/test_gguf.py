@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.fakes.engines import make_engine, make_request, run_all, tiny_loaded
+from tests.fakes.parallel_models import load_shared
 from workers.core.sampling_params import SpeculationMode
 
 LAYER_NAMES = {
@@ -93,3 +94,15 @@ def test_it_writes_what_the_folder_writes(tiny_target: Path, gguf_file: Path) ->
         engine.stop()
     assert answers[0] == answers[1]
     assert len(answers[0]) > 10
+
+
+def test_two_ranks_share_it(gguf_file: Path) -> None:
+    alone, shared = (load_shared(gguf_file, ranks) for ranks in (1, 2))
+    engines = [make_engine(loaded) for loaded in (alone, shared)]
+    request = make_request([7, 11, 13], seed=5, mode=SpeculationMode.OFF)
+    answers = [run_all(engine, [request])[0].token_ids for engine in engines]
+    for engine in engines:
+        engine.stop()
+    shared.close()
+    assert answers[0] == answers[1]
+    assert alone.fingerprint == shared.fingerprint

@@ -62,7 +62,7 @@ def test_a_draft_can_be_made_of_the_targets_layers(tiny_target: Path) -> None:
         ({"layers": (0, 7)}, "ascending indices from 0 to 2"),
         ({"tensor_parallel_size": 3}, r"does not divide the 4 attention heads .*allowed: \[1, 2\]"),
         ({"tensor_parallel_size": 4}, r"does not divide the 2 KV heads .*allowed: \[1, 2\]"),
-        ({"tensor_parallel_size": 2}, "not available in this version"),
+        ({"tensor_parallel_size": 2, "device": "cuda:1"}, "names one device for all of 2 ranks"),
         ({"device": "cuda"}, "no CUDA device"),
     ],
 )
