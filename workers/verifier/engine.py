@@ -254,6 +254,7 @@ class VerifierEngine:
             if state.fresh and left_s < (needed_s := self._pace.expected_s(state.work)):
                 text = f"it waited too long to end within its deadline (it needs about {needed_s:.1f} s)"
                 with self._wake:
+                    self.load.counters.refused += 1
                     error = OverloadedError(text, self._hints.refuse(now))
                 self._fail(state, error)
             elif not state.fresh and left_s < LOST_SHARE * self._pace.rest_s(state.work, state.num_output):
