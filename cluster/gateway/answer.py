@@ -1,6 +1,5 @@
 """One answer: runs it on a verifier, and goes on with another one when that is lost."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from cluster.gateway.admission import AdmittedRequest
 from cluster.gateway.answer_stats import AnswerStats
 from cluster.gateway.progress import AnswerProgress, Ending
 from cluster.gateway.replica_pool import ReplicaPool
+from cluster.gateway.stall import StalledError, StallWatch
 from cluster.router.decision import RoutedRequest
 from cluster.router.membership import ReplicaRecord
 from cluster.router.replica_table import key_of
@@ -52,6 +52,7 @@ class AnswerContext:
 
     request: AdmittedRequest
     pool: ReplicaPool
+    watch: StallWatch
     config: GatewayConfig
     tokenizer_hash: str
     clock: Callable[[], float]
@@ -143,7 +144,7 @@ class Answer:
         in_time = remaining_s is None or remaining_s > wait_s
         verifier = await self._context.pool.verifier(
             routed,
-            self._avoid_until,
+            self._context.watch.suspects | self._avoid_until,
             wait_s if in_time or remaining_s is None else max(0.0, remaining_s),
             self._fingerprint,
         )
@@ -157,11 +158,13 @@ class Answer:
         remaining_s = self._context.remaining_s()
         timeout_s = None if remaining_s is None else max(0.0, remaining_s) + DEADLINE_GRACE_S
         try:
-            async with asyncio.timeout(timeout_s):
-                message = await call.read()
+            message = await self._context.watch.read(call, verifier, timeout_s)
         except TimeoutError:
             self._progress.ending = Ending(FinishReason.DEADLINE)
             return None
+        except StalledError as error:
+            self._avoid(verifier)
+            raise _VerifierLostError(str(error)) from error
         if isinstance(message, VerifierMessage):
             return message
         self._avoid(verifier)
@@ -188,7 +191,7 @@ class Answer:
             self._avoid(verifier)
         elif isinstance(mapped, OverloadedError):
             self._avoid(verifier)
-            if not self._context.pool.candidates(self._avoid_until):
+            if not self._context.pool.candidates(self._context.watch.suspects | self._avoid_until):
                 raise mapped from error
         else:
             raise mapped from error
@@ -215,9 +218,14 @@ class Answer:
     def _delta(
         self, token_ids: Sequence[int], text: str, logprobs: Sequence[common_pb2.TokenLogprob]
     ) -> generation_pb2.GenerateResponse:
-        return generation_pb2.GenerateResponse(
-            delta=generation_pb2.GenerationDelta(index=self._index, token_ids=token_ids, text=text, logprobs=logprobs)
+        delta = generation_pb2.GenerationDelta(
+            index=self._index,
+            token_ids=token_ids,
+            text=text,
+            logprobs=logprobs,
+            offset=len(self._progress.token_ids) - len(token_ids),  # they are committed already
         )
+        return generation_pb2.GenerateResponse(delta=delta)
 
     def _finished(self, ending: Ending) -> generation_pb2.GenerateResponse:
         stats = self._stats.result(len(self._progress.token_ids))

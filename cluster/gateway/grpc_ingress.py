@@ -8,6 +8,7 @@ from typing import Protocol
 import grpc
 from outrider.v1 import generation_pb2 as pb
 
+from cluster.gateway.heartbeat import with_heartbeats
 from cluster.gateway.service import GatewayService
 from workers.rpc.errors import to_status
 
@@ -35,7 +36,8 @@ class GrpcIngress(ABC):
         self, message: pb.GenerateRequest, grpc_context: StatusContext
     ) -> AsyncGenerator[pb.GenerateResponse, None]:
         try:
-            async with aclosing(self.service.generate(message)) as responses:  # a client that goes away ends it now
+            lively = with_heartbeats(self.service.generate(message), self.service.heartbeat_s)
+            async with aclosing(lively) as responses:  # a client that goes away ends it now
                 async for response in responses:
                     yield response
         except Exception as error:

@@ -154,6 +154,9 @@ class VerifierConfig(Settings):
     max_running_requests: int = Field(32, ge=1, le=4096)
     max_waiting_requests: int = Field(256, ge=0, le=100_000, description="Beyond it: RESOURCE_EXHAUSTED")
     max_tokens_per_step: int = Field(512, ge=16, le=1_000_000, description="Budget of one step: prefill + trees")
+    stuck_after_s: float = Field(
+        120.0, gt=0.0, le=86_400.0, description="A step that takes longer means that the engine hangs; it is replaced"
+    )
 
     @model_validator(mode="after")
     def _method_has_settings(self) -> Self:

@@ -4,6 +4,7 @@ Other threads talk to it through `submit` and `cancel` only; results go to each 
 """
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -68,6 +69,7 @@ class VerifierEngine:
         self._wake = threading.Condition()
         self._stopping = False
         self._failure: BaseException | None = None
+        self._busy_since: float | None = None  # start of the step that runs now
         self._thread = threading.Thread(target=self._run, name="verifier-engine", daemon=True)
 
     # Called from other threads
@@ -116,10 +118,13 @@ class VerifierEngine:
             self._wake.notify()
         self._thread.join()
 
-    def check_health(self) -> None:
-        """Raise `UnavailableError` when the engine's thread has failed."""
+    def check_health(self, stuck_after_s: float = math.inf) -> None:
+        """Raise `UnavailableError` when the engine's thread has failed, or one step takes longer than this."""
         if self._failure is not None or not (self._thread.is_alive() or self._stopping):
             raise UnavailableError(f"the verifier's engine has failed: {self._failure!r}")
+        since = self._busy_since
+        if since is not None and self._clock() - since > stuck_after_s:
+            raise UnavailableError(f"the verifier's engine has been stuck in a step for more than {stuck_after_s:g} s")
 
     @property
     def num_running(self) -> int:
@@ -162,7 +167,9 @@ class VerifierEngine:
     def _run(self) -> None:
         try:
             while self._wait_for_work():
+                self._busy_since = self._clock()
                 self.run_step()
+                self._busy_since = None
         except BaseException as error:
             logger.exception("the verifier's engine failed")
             self._failure = error

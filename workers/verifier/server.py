@@ -63,8 +63,8 @@ class VerifierServer:
         await asyncio.to_thread(self._proposer.shutdown)
 
     def check_health(self) -> None:
-        """Raise `UnavailableError` when the engine has failed."""
-        self.engine.check_health()
+        """Raise `UnavailableError` when the engine has failed or is stuck."""
+        self.engine.check_health(self._info.config.stuck_after_s)
 
     def info(self) -> dict[str, object]:
         """Small, JSON-able description for discovery."""

@@ -160,7 +160,7 @@ def test_unary_calls_are_retried(method: str, caller: Caller, server: FakeServer
 
 def test_a_server_that_comes_back_is_found_again() -> None:
     """The connection itself dies, in the middle of a stream; the next server listens at the same address."""
-    with FakeServer("Hello, world") as first, first.client() as client:
+    with FakeServer("Hello, world", delay_s=0.05) as first, first.client() as client:
         stream = client.stream("x")
         head = next(stream)
         first.close()
