@@ -132,7 +132,9 @@ async def test_what_is_held_arrives_later(proxy: FaultProxy) -> None:
         assert await pair[0].readexactly(4) == b"late"
 
 
-@pytest.mark.parametrize("shape", [Shape(latency_s=0.1), Shape(latency_s=0.05, jitter_s=0.1)], ids=["latency", "jitter"])
+@pytest.mark.parametrize(
+    "shape", [Shape(latency_s=0.1), Shape(latency_s=0.05, jitter_s=0.1)], ids=["latency", "jitter"]
+)
 async def test_latency_delays_and_keeps_the_order(proxy: FaultProxy, shape: Shape) -> None:
     proxy.slow(shape)
     pair = await connect(proxy)
