@@ -16,7 +16,7 @@ from cluster.deployments.drafter import DraftProposer
 from cluster.deployments.gateway import Gateway
 from cluster.deployments.verifier import TargetVerifier
 
-__all__ = ["build"]
+__all__ = ["assemble", "build"]
 
 CONSTRUCTOR_RETRIES = 3
 SPARE_STREAMS = 64  # beyond the gateway's own limit, so that it answers instead of Serve's queue
@@ -24,11 +24,14 @@ SPARE_STREAMS = 64  # beyond the gateway's own limit, so that it answers instead
 
 def build(args: OutriderArgs) -> Application:
     """All deployments, bound to their settings. Each gets its own part of `args` only."""
+    return assemble(args, TargetVerifier, DraftProposer)
+
+
+def assemble(args: OutriderArgs, verifier: type, drafter: type) -> Application:
+    """As `build`, with other classes for the two engine pools."""
     target, draft, gateway = args.target, args.draft, args.gateway
-    verifiers = _engine_pool(TargetVerifier, target).bind(target.config, target.graceful_shutdown_timeout_s)
-    drafters = (
-        _engine_pool(DraftProposer, draft).bind(draft.config, draft.graceful_shutdown_timeout_s) if draft else None
-    )
+    verifiers = _engine_pool(verifier, target).bind(target.config, target.graceful_shutdown_timeout_s)
+    drafters = _engine_pool(drafter, draft).bind(draft.config, draft.graceful_shutdown_timeout_s) if draft else None
     ingress = serve.deployment(
         Gateway,
         **_common(gateway),

@@ -1,1 +1,1 @@
-"""Faults on purpose: a TCP proxy that loses, delays and cuts, and signals to processes. Tests and benchmarks share it."""
+"""Faults on purpose: a TCP proxy that cuts, loses and delays, and signals to processes. For tests and benchmarks."""

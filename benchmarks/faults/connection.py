@@ -20,7 +20,7 @@ class Direction(Enum):
 
 
 class Flow(Enum):
-    PASS = "arrives"
+    PASS = "arrives"  # noqa: S105 - no password
     HOLD = "arrives when the flow is PASS again"
     SWALLOW = "is lost"
 

@@ -8,7 +8,19 @@ from typing import Any
 
 import psutil
 
-__all__ = ["controller", "freeze", "frozen", "kill", "proxies", "raylets", "replicas", "slowed", "thaw", "titled"]
+__all__ = [
+    "GONE",
+    "controller",
+    "freeze",
+    "frozen",
+    "kill",
+    "proxies",
+    "raylets",
+    "replicas",
+    "slowed",
+    "thaw",
+    "titled",
+]
 
 GONE = (psutil.NoSuchProcess, psutil.ZombieProcess)
 END_S = 20.0

@@ -1,9 +1,9 @@
 """Fault proxies on an event loop of their own, for callers that are not asynchronous."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from benchmarks.faults.connection import Shape
 from benchmarks.faults.proxy import FaultProxy
@@ -71,9 +71,18 @@ class ProxyThread:
 
     def open(self, *upstreams: str) -> ThreadedProxy:
         """A new proxy in front of these addresses."""
-        proxy = self._loop_thread.call(_started(upstreams, random.Random(self._rng.random())), CALL_S)
+        return self.call(self.open_here(*upstreams))
+
+    async def open_here(self, *upstreams: str) -> ThreadedProxy:
+        """As `open`, for coroutines that run in this thread."""
+        proxy = FaultProxy(upstreams, rng=random.Random(self._rng.random()))
+        await proxy.start()
         self.proxies.append(ThreadedProxy(proxy, self._loop_thread))
         return self.proxies[-1]
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run it in this thread and wait for it."""
+        return self._loop_thread.call(coroutine, CALL_S)
 
     def close(self) -> None:
         for proxy in self.proxies:
@@ -87,9 +96,3 @@ class ProxyThread:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-async def _started(upstreams: Sequence[str], rng: random.Random) -> FaultProxy:
-    proxy = FaultProxy(upstreams, rng=rng)
-    await proxy.start()
-    return proxy

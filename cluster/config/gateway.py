@@ -30,7 +30,7 @@ class GatewayConfig(Pool):
         1000,
         ge=0,
         le=600_000,
-        description="A verifier whose stream is silent for this long must answer; 0 = never asked",
+        description="After so much silence of a stream its verifier must answer; 0 = never asked",
     )
     stall_timeout_ms: int = Field(
         5000, ge=100, le=600_000, description="Time for that answer; without one the request goes on elsewhere"

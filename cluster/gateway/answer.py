@@ -1,6 +1,6 @@
 """One answer: runs it on a verifier, and goes on with another one when that is lost."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -144,7 +144,7 @@ class Answer:
         in_time = remaining_s is None or remaining_s > wait_s
         verifier = await self._context.pool.verifier(
             routed,
-            self._context.watch.suspects | self._avoid_until,
+            self._avoided(),
             wait_s if in_time or remaining_s is None else max(0.0, remaining_s),
             self._fingerprint,
         )
@@ -191,11 +191,15 @@ class Answer:
             self._avoid(verifier)
         elif isinstance(mapped, OverloadedError):
             self._avoid(verifier)
-            if not self._context.pool.candidates(self._context.watch.suspects | self._avoid_until):
+            if not self._context.pool.candidates(self._avoided()):
                 raise mapped from error
         else:
             raise mapped from error
         raise _VerifierLostError(f"{verifier.replica_id} failed with {error.code().name}") from error
+
+    def _avoided(self) -> Mapping[tuple[str, int], float]:
+        """What this answer has lost, and what gives no sign of life to anybody."""
+        return {**self._context.watch.suspects, **self._avoid_until}
 
     def _avoid(self, verifier: ReplicaRecord) -> None:
         self._avoid_until[key_of(verifier)] = self._context.clock() + AVOID_LOST_S
