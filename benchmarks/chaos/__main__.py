@@ -59,8 +59,12 @@ def run(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
     """The whole run; writes its files."""
     origin = provenance(["python", "-m", "benchmarks.chaos", *sys.argv[1:]], seed=arguments.seed)
 
+    said: list[str] = []
+
     def log(text: str) -> None:
-        console.print(text, markup=False, highlight=False)
+        if text not in said[-1:]:
+            said.append(text)
+            console.print(text, markup=False, highlight=False)
 
     stage = LiveStage(
         arguments.config,

@@ -24,6 +24,7 @@ SECOND_NODE_CPUS = 4
 def prepare_ray() -> None:
     """Before anything imports Ray, which refuses a second node on the loopback interface otherwise."""
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "1"
+    os.environ.setdefault("RAY_worker_niceness", "0")  # replicas against the load's own threads: equals
     prepare_environment(os.environ, private=True)
 
 

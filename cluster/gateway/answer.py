@@ -1,9 +1,10 @@
 """One answer: runs it on a verifier, and goes on with another one when that is lost."""
 
+from collections import ChainMap
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import grpc
 from outrider.v1 import common_pb2, generation_pb2, verifier_pb2
@@ -198,8 +199,9 @@ class Answer:
         raise _VerifierLostError(f"{verifier.replica_id} failed with {error.code().name}") from error
 
     def _avoided(self) -> Mapping[tuple[str, int], float]:
-        """What this answer has lost, and what gives no sign of life to anybody."""
-        return {**self._context.watch.suspects, **self._avoid_until}
+        """What gives no sign of life to anybody, and what this answer has lost; a live view."""
+        suspects = cast(dict[tuple[str, int], float], self._context.watch.suspects)  # read only
+        return ChainMap(suspects, self._avoid_until)
 
     def _avoid(self, verifier: ReplicaRecord) -> None:
         self._avoid_until[key_of(verifier)] = self._context.clock() + AVOID_LOST_S

@@ -41,11 +41,15 @@ class StallWatch:
         self._timeout_s = timeout_s
         self._probes: dict[ReplicaKey, asyncio.Task[bool]] = {}
         self._watching: dict[ReplicaKey, asyncio.Task[None]] = {}
+        self._suspects: dict[ReplicaKey, float] = {}
 
     @property
     def suspects(self) -> Mapping[ReplicaKey, float]:
-        """Verifiers that gave no sign of life and have not answered since, as the pool's `AvoidUntil`."""
-        return dict.fromkeys(self._watching, math.inf)
+        """Verifiers that gave no sign of life and have not answered since, as the pool's `AvoidUntil`.
+
+        A live view: an answer that waits for a verifier takes one that has recovered.
+        """
+        return self._suspects
 
     async def read(self, call: Any, verifier: ReplicaRecord, timeout_s: float | None) -> Any:
         """What `call.read()` returns or raises.
@@ -95,7 +99,11 @@ class StallWatch:
         key = key_of(verifier)
         if key not in self._watching:
             self._watching[key] = asyncio.create_task(self._watch(verifier))
-            self._watching[key].add_done_callback(lambda _: self._watching.pop(key, None))
+            self._watching[key].add_done_callback(lambda _: self._forget(key))
+            self._suspects[key] = math.inf
+
+    def _forget(self, key: ReplicaKey) -> None:
+        del self._watching[key], self._suspects[key]
 
     async def _watch(self, verifier: ReplicaRecord) -> None:
         while self._is_announced(verifier):

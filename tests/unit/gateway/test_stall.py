@@ -48,7 +48,7 @@ async def test_new_answers_keep_away_until_it_answers_again(gateway: StartHarnes
         stream = harness.service.generate(ask())
         for _ in range(2):  # `started` and tokens: it runs on the first
             await anext(stream)
-        harness.directory.verifier_records = [first.state, second.record]
+        harness.directory.verifier_records = [first.record, second.record]
         async with asyncio.timeout(HANG_S):
             _ = [response async for response in stream]
         first.calls.clear()
@@ -59,6 +59,19 @@ async def test_new_answers_keep_away_until_it_answers_again(gateway: StartHarnes
         async with asyncio.timeout(HANG_S):
             while not first.calls:
                 await harness.run(ask())
+
+
+async def test_an_answer_that_waits_takes_one_that_has_recovered(gateway: StartHarness) -> None:
+    async with gateway({}, **QUICK, replica_wait_ms=600_000) as harness:
+        undisturbed = await harness.run(ask())
+        (verifier,) = harness.verifiers
+        await freeze(verifier)
+        running = asyncio.create_task(harness.run(ask()))
+        async with asyncio.timeout(HANG_S):
+            while verifier.running or verifier.faults:  # until the answer has left it
+                await asyncio.sleep(0.02)
+            verifier.frozen = False
+            assert tokens_of(await running) == tokens_of(undisturbed)
 
 
 async def test_one_that_has_nothing_to_say_is_waited_for(gateway: StartHarness) -> None:
