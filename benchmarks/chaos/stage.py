@@ -12,11 +12,12 @@ from typing import Any, Self
 from benchmarks.chaos.hub import HUB_VARIABLE, ProxyHub
 from benchmarks.faults.processes import replicas
 from benchmarks.faults.threaded import ProxyThread, ThreadedProxy
-from cluster.local import LocalCluster, free_port, prepare_environment
+from cluster.local import LocalCluster, StartError, free_port, prepare_environment
 
 __all__ = ["LiveStage", "prepare_ray"]
 
 READY_S = 600.0
+START_ATTEMPTS = 4
 SECOND_NODE = "second_node"  # a resource that only this node has
 SECOND_NODE_CPUS = 4
 
@@ -55,7 +56,7 @@ class LiveStage:
             self._hub = ProxyHub(thread)
             self._stack.callback(self._hub.close)
             self._cluster = self._stack.enter_context(LocalCluster(num_cpus=self._num_cpus, log=self._log))
-            self._cluster.start_ray()
+            self._start_ray()
             self._node = RayNode({SECOND_NODE: 1}, SECOND_NODE_CPUS)
             self._stack.callback(lambda: self._node.kill())
             self._stack.callback(self._shut_down_serve)
@@ -71,6 +72,16 @@ class LiveStage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    def _start_ray(self) -> None:
+        """On a busy machine Ray gives up on itself now and then."""
+        for attempt in range(1, START_ATTEMPTS + 1):
+            try:
+                self._cluster.start_ray()
+                return
+            except StartError:
+                if attempt == START_ATTEMPTS:
+                    raise
 
     @property
     def front(self) -> ThreadedProxy:
