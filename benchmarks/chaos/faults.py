@@ -9,7 +9,7 @@ from typing import Protocol
 import psutil
 
 from benchmarks.faults.connection import Shape
-from benchmarks.faults.processes import controller, freeze, kill, proxies, replicas, slowed, thaw, titled
+from benchmarks.faults.processes import controller, freeze, kill, proxies, slowed, thaw, titled
 from benchmarks.faults.threaded import ThreadedProxy
 
 __all__ = ["FAULTS", "Fault", "Stage", "endless"]
@@ -23,7 +23,6 @@ Undo = Callable[[], object]
 class Stage(Protocol):
     """The cluster under test, as far as faults need it."""
 
-    application: str
     rank_title: str
 
     @property
@@ -35,7 +34,9 @@ class Stage(Protocol):
         """In front of the engines of this role."""
         ...
 
-    def lose_node(self) -> Undo: ...
+    def known(self, deployment: str) -> list[psutil.Process]: ...
+
+    def lose_node(self) -> Undo | None: ...
 
     def redeploy(self) -> None: ...
 
@@ -50,10 +51,6 @@ class Fault:
 
 def nothing() -> None:
     """Nothing to take back."""
-
-
-def _processes(stage: Stage, deployment: str) -> list[psutil.Process]:
-    return replicas(stage.application, deployment)
 
 
 def _on_process(
@@ -111,7 +108,7 @@ def _redeploy(stage: Stage, rng: random.Random) -> Undo | None:
 POOLS = {"drafter": "DraftProposer", "verifier": "TargetVerifier", "gateway": "Gateway"}
 FAULTS: list[Fault] = [
     *(
-        Fault(f"{name}: {verb}", _on_process(lambda stage, pool=pool: _processes(stage, pool), hit))  # type: ignore[misc]
+        Fault(f"{name}: {verb}", _on_process(lambda stage, pool=pool: stage.known(pool), hit))  # type: ignore[misc]
         for name, pool in POOLS.items()
         for verb, hit in (("kill -9", _kill), ("freeze", _freeze), ("slow-down", _slow))
     ),

@@ -44,8 +44,9 @@ class _WholeWatch:
 
     def _run(self) -> None:
         while not self._over.wait(POLL_S):
+            whole = self._stage.is_whole()  # asked in any case: the stage learns who lives
             waiting = [one for one in list(self._injected) if one.whole_s is None]
-            if waiting and self._stage.is_whole():
+            if waiting and whole:
                 for one in waiting:
                     one.overtaken = one is not waiting[-1]
                     one.whole_s = self._load.now()
@@ -68,7 +69,7 @@ def torment(
             _sleep_until(load, next_s + LASTS * every_s)
             undo()
             injected[-1].undone_s = load.now()
-            next_s += every_s
+            next_s = max(next_s + every_s, load.now() + (1.0 - LASTS) * every_s)  # no two at once when one was late
         _sleep_until(load, seconds)
     finally:
         watch.stop()

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import psutil
+
 from benchmarks.chaos.hub import HUB_VARIABLE, ProxyHub
 from benchmarks.faults.processes import replicas
 from benchmarks.faults.threaded import ProxyThread, ThreadedProxy
@@ -18,6 +20,7 @@ __all__ = ["LiveStage", "prepare_ray"]
 
 READY_S = 600.0
 START_ATTEMPTS = 4
+JOIN_ATTEMPTS = 5
 SECOND_NODE = "second_node"  # a resource that only this node has
 SECOND_NODE_CPUS = 4
 
@@ -45,7 +48,7 @@ class LiveStage:
         self._log = log
         self._stack = ExitStack()
         self._node: Any = None
-        self._node_lock = threading.Lock()
+        self._known: dict[str, list[psutil.Process]] = {}
         self._updates = 0
 
     def __enter__(self) -> Self:
@@ -58,7 +61,7 @@ class LiveStage:
             self._cluster = self._stack.enter_context(LocalCluster(num_cpus=self._num_cpus, log=self._log))
             self._start_ray()
             self._node = RayNode({SECOND_NODE: 1}, SECOND_NODE_CPUS)
-            self._stack.callback(lambda: self._node.kill())
+            self._stack.callback(self._end_node)
             self._stack.callback(self._shut_down_serve)
             self._deploy()
             self._cluster.wait_ready(READY_S)
@@ -72,6 +75,10 @@ class LiveStage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    def _end_node(self) -> None:
+        if self._node is not None:
+            self._node.kill()
 
     def _start_ray(self) -> None:
         """On a busy machine Ray gives up on itself now and then."""
@@ -90,17 +97,23 @@ class LiveStage:
     def proxies_of(self, role: str) -> list[ThreadedProxy]:
         return self._hub.by_role(role)
 
-    def lose_node(self) -> Callable[[], object]:
-        """Taking it back starts another one, in the background: joining takes seconds."""
-        self._node.kill()
+    def lose_node(self) -> Callable[[], object] | None:
+        """Taking it back starts another one, in the background: joining takes seconds. None while there is none."""
+        node, self._node = self._node, None
+        if node is None:
+            return None
+        node.kill()
+        return lambda: threading.Thread(target=self._replace_node, name="new-node").start()
 
-        def replace() -> None:
-            from benchmarks.faults.nodes import RayNode
+    def _replace_node(self) -> None:
+        from benchmarks.faults.nodes import RayNode
 
-            with self._node_lock:
+        for _ in range(JOIN_ATTEMPTS):
+            try:
                 self._node = RayNode({SECOND_NODE: 1}, SECOND_NODE_CPUS)
-
-        return lambda: threading.Thread(target=replace, name="new-node").start()
+                return
+            except RuntimeError as error:
+                self._log(f"         {error}; once more")
 
     def redeploy(self) -> None:
         """With settings that differ, so that Serve replaces every replica."""
@@ -109,7 +122,12 @@ class LiveStage:
 
     def running(self) -> dict[str, int]:
         """Running replicas by deployment."""
-        return {name: len(replicas(self.application, name)) for name in self.wanted()}
+        self._known = {name: replicas(self.application, name) for name in self.wanted()}
+        return {name: len(found) for name, found in self._known.items()}
+
+    def known(self, deployment: str) -> list[psutil.Process]:
+        """Its replicas that live, of those that Serve named last: its controller may be dead right now."""
+        return [one for one in self._known.get(deployment, []) if one.is_running()]
 
     def wanted(self) -> dict[str, int]:
         draft = {"DraftProposer": self.args.draft.num_replicas} if self.args.draft is not None else {}

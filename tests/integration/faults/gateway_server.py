@@ -22,7 +22,6 @@ from outrider.v1 import generation_pb2 as pb
 from outrider.v1 import generation_pb2_grpc
 
 from cluster.config.gateway import GatewayConfig
-from cluster.gateway.directory import ReplicaState
 from cluster.gateway.heartbeat import with_heartbeats
 from cluster.gateway.service import GatewayService
 from cluster.router.membership import ReplicaRecord
@@ -38,20 +37,20 @@ class FileDirectory:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read_at = 0
-        self._states: list[ReplicaState] = []
+        self._records: list[ReplicaRecord] = []
 
-    def verifiers(self) -> Sequence[ReplicaState]:
+    def verifiers(self) -> Sequence[ReplicaRecord]:
         return self._of("verifier")
 
-    def drafters(self) -> Sequence[ReplicaState]:
+    def drafters(self) -> Sequence[ReplicaRecord]:
         return self._of("drafter")
 
-    def _of(self, role: str) -> list[ReplicaState]:
+    def _of(self, role: str) -> list[ReplicaRecord]:
         changed_at = self._path.stat().st_mtime_ns
         if changed_at != self._read_at:
-            self._states = [ReplicaState(ReplicaRecord(**one)) for one in json.loads(self._path.read_text())]
+            self._records = [ReplicaRecord(**one) for one in json.loads(self._path.read_text())]
             self._read_at = changed_at
-        return [one for one in self._states if one.record.role == role]
+        return [one for one in self._records if one.role == role]
 
 
 class Servicer(generation_pb2_grpc.GenerationServiceServicer):

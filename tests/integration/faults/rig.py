@@ -107,6 +107,7 @@ class Node:
             "model": info["model"],
             "model_fingerprint": info["model_fingerprint"],
             "tokenizer_hash": info["tokenizer_hash"],
+            "kv_block_size": info["kv_block_size"],
         }
 
 
