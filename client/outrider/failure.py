@@ -63,6 +63,8 @@ _BY_NAME: dict[str, tuple[type[OutriderError], Verdict]] = {
 
 # gRPC's own words, on either side, for a message above the size limit; the code alone would read as "overloaded".
 _TOO_LARGE = "larger than max"
+# Ray Serve's proxy, which knows no application yet: it has just been started, or Serve's controller is starting.
+_NO_ROUTES = "/ray.serve.RayServeAPIService/ListApplications"
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class Failure:
 
     @property
     def verdict(self) -> Verdict:
+        if self.code is grpc.StatusCode.NOT_FOUND and _NO_ROUTES in self.details:
+            return Verdict.TRANSIENT  # a wrong name of an application reads the same, and fails after all attempts
         return Verdict.FINAL if self.too_large else self._kind[1]
 
     def to_error(self) -> OutriderError:
