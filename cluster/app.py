@@ -18,7 +18,7 @@ from cluster.deployments.drafter import DraftProposer
 from cluster.deployments.gateway import Gateway
 from cluster.deployments.verifier import TargetVerifier
 
-__all__ = ["build"]
+__all__ = ["assemble", "build"]
 
 CONSTRUCTOR_RETRIES = 3
 POLICY = "cluster.deployments.autoscaling:Policy"
@@ -28,13 +28,18 @@ SPARE_STREAMS = 64  # beyond the gateway's own limit, so that it answers instead
 
 def build(args: OutriderArgs) -> Application:
     """All deployments, bound to their settings. Each gets its own part of `args` only."""
+    return assemble(args, TargetVerifier, DraftProposer)
+
+
+def assemble(args: OutriderArgs, verifier: type, drafter: type) -> Application:
+    """As `build`, with other classes for the two engine pools."""
     target, draft, gateway = args.target, args.draft, args.gateway
     plane = {"rpc": args.internal}
-    verifiers = _engine_pool(TargetVerifier, target, args.autoscaling).bind(
+    verifiers = _engine_pool(verifier, target, args.autoscaling).bind(
         target.config.model_copy(update=plane), target.graceful_shutdown_timeout_s
     )
     drafters = (
-        _engine_pool(DraftProposer, draft, args.autoscaling).bind(
+        _engine_pool(drafter, draft, args.autoscaling).bind(
             draft.config.model_copy(update=plane), draft.graceful_shutdown_timeout_s
         )
         if draft

@@ -12,13 +12,14 @@ import grpc.aio
 
 from outrider import wire
 from outrider.channels import DEFAULT_MAX_MESSAGE_BYTES, ChannelPool
-from outrider.client_core import Cancellation, ClientCore, Metadata, StreamCore
+from outrider.client_core import DEFAULT_SILENCE_TIMEOUT_S, Cancellation, ClientCore, Metadata, StreamCore
 from outrider.errors import OutriderError
 from outrider.failure import ENDED_EARLY, Failure
 from outrider.generation_call import GenerationCall
 from outrider.options import Messages, RequestOptions
 from outrider.results import Delta, Generation, ModelInfo, RoutingDecision, ServerInfo, TokenCount
 from outrider.retry import RetryPolicy
+from outrider.silence import silent_for
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 
@@ -38,6 +39,8 @@ class AsyncClient:
     Args:
         target: Address of the server: host:port, [ipv6]:port, or with a scheme of gRPC's, such as unix:/path.
         timeout: Seconds that a call may take with all its retries; None = no limit.
+        silence_timeout: Seconds without a sign of life after which a stream is given up and resumed on a new
+            connection; None = never. Servers send one more often than that, also while a request waits.
         retry: When to try again and to resume.
         channel_credentials: TLS; None = an unencrypted connection.
         api_key: Sent as `authorization: Bearer KEY`; None = the environment's OUTRIDER_API_KEY, "" = no key.
@@ -52,6 +55,7 @@ class AsyncClient:
         target: str,
         *,
         timeout: float | None = None,
+        silence_timeout: float | None = DEFAULT_SILENCE_TIMEOUT_S,
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
         channel_credentials: grpc.ChannelCredentials | None = None,
         api_key: str | None = None,
@@ -65,6 +69,7 @@ class AsyncClient:
         self._core = ClientCore(
             target,
             timeout=timeout,
+            silence_timeout=silence_timeout,
             retry=retry,
             api_key=api_key,
             metadata=metadata,
@@ -74,7 +79,10 @@ class AsyncClient:
         )
         self._credentials = channel_credentials
         self._sleep = sleep
-        self._pool: AsyncPool = ChannelPool(self._open_channel, GenerationServiceStub, max_connections=max_connections)
+        self._pool: AsyncPool = ChannelPool(
+            self._open_channel, GenerationServiceStub, max_connections=max_connections, discard=self._discard
+        )
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def generate(self, prompt: str | None = None, **options: Unpack[RequestOptions]) -> Generation:
         """Generate and wait for the whole answer; see `Client.generate`."""
@@ -108,6 +116,7 @@ class AsyncClient:
         """Close all connections; running calls end with `CancelledError`."""
         for channel in self._pool.close():
             await channel.close(None)
+        await asyncio.gather(*self._closing)
 
     async def __aenter__(self) -> Self:
         return self
@@ -121,6 +130,11 @@ class AsyncClient:
         if self._credentials is None:
             return grpc.aio.insecure_channel(self._core.target, self._core.channel_options)
         return grpc.aio.secure_channel(self._core.target, self._credentials, self._core.channel_options)
+
+    def _discard(self, channel: grpc.aio.Channel) -> None:
+        closing = asyncio.create_task(channel.close(None))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     async def _unary(self, send: Callable[..., Awaitable[T]]) -> T:
         attempts = self._core.attempts()
@@ -198,12 +212,20 @@ async def _read(
             rpc = stub.Generate(request, timeout=timeout_s, metadata=core.metadata)
             try:
                 cancellation.attach(rpc)
-                async for response in rpc:
+                responses = aiter(rpc)
+                while True:
+                    async with asyncio.timeout(call.silence_limit_s):
+                        response = await anext(responses, None)
+                    if response is None:
+                        break
                     delta = call.receive(response)
                     if delta is not None:
                         yield delta
             except (grpc.RpcError, asyncio.CancelledError) as error:
                 failure = _failure_of(error)
+            except TimeoutError:
+                failure = silent_for(call.silence_limit_s)
+                pool.retire(stub)
             finally:
                 rpc.cancel()  # does nothing to an RPC that has ended
         if not call.complete:

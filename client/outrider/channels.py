@@ -61,6 +61,7 @@ class _Connection(Generic[ChannelT, StubT]):
     channel: ChannelT
     stub: StubT
     calls: int = 0
+    retired: bool = False
 
 
 class ChannelPool(Generic[ChannelT, StubT]):
@@ -75,12 +76,15 @@ class ChannelPool(Generic[ChannelT, StubT]):
         make_stub: Callable[[ChannelT], StubT],
         *,
         max_connections: int,
+        discard: Callable[[ChannelT], object],
         streams_per_connection: int = STREAMS_PER_CONNECTION,
     ) -> None:
+        """`discard` closes a channel that was retired, once its last call has ended."""
         if not isinstance(max_connections, int) or max_connections < 1:
             raise ConfigurationError(f"max_connections must be at least 1, got {max_connections!r}")
         self._open_channel = open_channel
         self._make_stub = make_stub
+        self._discard = discard
         self._max_connections = max_connections
         self._streams_per_connection = streams_per_connection
         self._connections: list[_Connection[ChannelT, StubT]] = []
@@ -101,6 +105,17 @@ class ChannelPool(Generic[ChannelT, StubT]):
         finally:
             with self._lock:
                 connection.calls -= 1
+                unused = connection.retired and not connection.calls and connection in self._connections
+                if unused:
+                    self._connections.remove(connection)
+            if unused:
+                self._discard(connection.channel)
+
+    def retire(self, stub: StubT) -> None:
+        """Start no more calls on the connection of a stub that was leased: nothing comes back on it."""
+        with self._lock:
+            for connection in self._connections:
+                connection.retired = connection.retired or connection.stub is stub
 
     def check_open(self) -> None:
         if self._closed:
@@ -116,9 +131,10 @@ class ChannelPool(Generic[ChannelT, StubT]):
 
     def _pick(self) -> _Connection[ChannelT, StubT]:
         self.check_open()
-        best = min(self._connections, key=lambda connection: connection.calls, default=None)
+        usable = [connection for connection in self._connections if not connection.retired]
+        best = min(usable, key=lambda connection: connection.calls, default=None)
         full = best is None or best.calls >= self._streams_per_connection
-        if best is None or (full and len(self._connections) < self._max_connections):
+        if best is None or (full and len(usable) < self._max_connections):
             channel = self._open_channel()
             best = _Connection(channel, self._make_stub(channel))
             self._connections.append(best)

@@ -10,13 +10,14 @@ import grpc
 
 from outrider import wire
 from outrider.channels import DEFAULT_MAX_MESSAGE_BYTES, ChannelPool
-from outrider.client_core import Cancellation, ClientCore, Metadata, StreamCore
+from outrider.client_core import DEFAULT_SILENCE_TIMEOUT_S, Cancellation, ClientCore, Metadata, StreamCore
 from outrider.errors import OutriderError
 from outrider.failure import ENDED_EARLY, Failure
 from outrider.generation_call import GenerationCall
 from outrider.options import Messages, RequestOptions
 from outrider.results import Delta, Generation, ModelInfo, RoutingDecision, ServerInfo, TokenCount
 from outrider.retry import RetryPolicy
+from outrider.silence import SilenceWatcher, silent_for
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 
@@ -32,6 +33,8 @@ class Client:
     Args:
         target: Address of the server: host:port, [ipv6]:port, or with a scheme of gRPC's, such as unix:/path.
         timeout: Seconds that a call may take with all its retries; None = no limit.
+        silence_timeout: Seconds without a sign of life after which a stream is given up and resumed on a new
+            connection; None = never. Servers send one more often than that, also while a request waits.
         retry: When to try again and to resume.
         channel_credentials: TLS; None = an unencrypted connection.
         api_key: Sent as `authorization: Bearer KEY`; None = the environment's OUTRIDER_API_KEY, "" = no key.
@@ -46,6 +49,7 @@ class Client:
         target: str,
         *,
         timeout: float | None = None,
+        silence_timeout: float | None = DEFAULT_SILENCE_TIMEOUT_S,
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
         channel_credentials: grpc.ChannelCredentials | None = None,
         api_key: str | None = None,
@@ -59,6 +63,7 @@ class Client:
         self._core = ClientCore(
             target,
             timeout=timeout,
+            silence_timeout=silence_timeout,
             retry=retry,
             api_key=api_key,
             metadata=metadata,
@@ -68,7 +73,13 @@ class Client:
         )
         self._credentials = channel_credentials
         self._sleep = sleep
-        self._pool = Pool(self._open_channel, GenerationServiceStub, max_connections=max_connections)
+        self._pool = Pool(
+            self._open_channel,
+            GenerationServiceStub,
+            max_connections=max_connections,
+            discard=lambda channel: channel.close(),
+        )
+        self._watcher = SilenceWatcher(self._core.silence_period_s)
 
     def generate(self, prompt: str | None = None, **options: Unpack[RequestOptions]) -> Generation:
         """Generate and wait for the whole answer.
@@ -83,7 +94,7 @@ class Client:
 
     def stream(self, prompt: str | None = None, **options: Unpack[RequestOptions]) -> "Stream":
         """Generate and read the answer while it grows. Takes what `generate` takes; sent on the first read."""
-        return Stream(self._core.generation(prompt, options), self._core, self._pool, self._sleep)
+        return Stream(self._core.generation(prompt, options), self._core, self._pool, self._sleep, self._watcher)
 
     def count_tokens(self, prompt: str | None = None, *, messages: Messages | None = None) -> TokenCount:
         """Count the tokens of a prompt as the model would see it."""
@@ -142,9 +153,16 @@ class Stream(StreamCore):
     Leaving it as a context manager cancels what is still running.
     """
 
-    def __init__(self, call: GenerationCall, core: ClientCore, pool: Pool, sleep: Callable[[float], object]) -> None:
+    def __init__(
+        self,
+        call: GenerationCall,
+        core: ClientCore,
+        pool: Pool,
+        sleep: Callable[[float], object],
+        watcher: SilenceWatcher,
+    ) -> None:
         super().__init__(call)
-        self._deltas = _read(call, core, pool, sleep, self._cancellation)
+        self._deltas = _read(call, core, pool, sleep, self._cancellation, watcher)
 
     def result(self) -> Generation:
         """Read to the end and return the whole answer."""
@@ -183,6 +201,7 @@ def _read(
     pool: Pool,
     sleep: Callable[[float], object],
     cancellation: Cancellation,
+    watcher: SilenceWatcher,
 ) -> Generator[Delta, None, None]:
     """Run attempts until every answer is there; ends the running RPC when it is closed."""
     while not call.complete:
@@ -193,12 +212,19 @@ def _read(
             rpc: Any = stub.Generate(request, timeout=timeout_s, metadata=core.metadata)
             try:
                 cancellation.attach(rpc)
-                for response in rpc:
-                    delta = call.receive(response)
-                    if delta is not None:
-                        yield delta
+                with watcher.watch(rpc) as watch:
+                    watch.waiting(call.silence_limit_s)
+                    for response in rpc:
+                        watch.received()
+                        delta = call.receive(response)
+                        if delta is not None:
+                            yield delta
+                        watch.waiting(call.silence_limit_s)
             except grpc.RpcError as error:
                 failure = Failure.of(error)
+                if watch.expired:
+                    failure = silent_for(call.silence_limit_s)
+                    pool.retire(stub)
             finally:
                 rpc.cancel()  # does nothing to an RPC that has ended
         if not call.complete:

@@ -14,7 +14,14 @@ from outrider.results import Generation
 from outrider.retry import Attempts, RetryPolicy
 from outrider.target import checked_target
 
-__all__ = ["API_KEY_VARIABLE", "Cancellation", "ClientCore", "Metadata", "StreamCore"]
+__all__ = [
+    "API_KEY_VARIABLE",
+    "DEFAULT_SILENCE_TIMEOUT_S",
+    "Cancellation",
+    "ClientCore",
+    "Metadata",
+    "StreamCore",
+]
 
 API_KEY_VARIABLE = "OUTRIDER_API_KEY"
 
@@ -22,6 +29,9 @@ Metadata = Mapping[str, str] | Sequence[tuple[str, str]]
 
 # A server that keeps a deadline answers within it; this much later the client stops waiting for one that does not.
 DEADLINE_GRACE_S = 2.0
+DEFAULT_SILENCE_TIMEOUT_S = 30.0
+SILENCE_CHECKS = 10  # a silence is noticed this share of its limit too late at most ...
+MAX_SILENCE_PERIOD_S = 1.0  # ... or this
 
 
 class ClientCore:
@@ -32,6 +42,7 @@ class ClientCore:
         target: str,
         *,
         timeout: float | None,
+        silence_timeout: float | None,
         retry: RetryPolicy,
         api_key: str | None,
         metadata: Metadata,
@@ -44,6 +55,9 @@ class ClientCore:
         self.metadata = _with_api_key(metadata_pairs(metadata), api_key)
         try:
             self._timeout_s = None if timeout is None else checks.seconds("timeout", timeout)
+            self._silence_timeout_s = (
+                None if silence_timeout is None else checks.seconds("silence_timeout", silence_timeout)
+            )
         except InvalidRequestError as error:
             raise ConfigurationError(error.message) from None
         if not isinstance(retry, RetryPolicy):
@@ -52,6 +66,12 @@ class ClientCore:
         self._clock = clock
         # The system's generator: ids must differ between processes that forked or seeded `random` alike.
         self._random = random if random is not None else SystemRandom()
+
+    @property
+    def silence_period_s(self) -> float:
+        """How often to look for streams that are silent for too long."""
+        limit_s = self._silence_timeout_s
+        return MAX_SILENCE_PERIOD_S if limit_s is None else min(MAX_SILENCE_PERIOD_S, limit_s / SILENCE_CHECKS)
 
     def attempts(self, deadline_s: float | None = None) -> Attempts:
         """The attempts of a new call, within the client's timeout and the call's deadline."""
@@ -62,7 +82,8 @@ class ClientCore:
     def generation(self, prompt: str | None, options: RequestOptions) -> GenerationCall:
         """A new generation; raises `InvalidRequestError` when it cannot be sent as it is."""
         request = wire.generate_request(prompt, options, self._random)
-        return GenerationCall(request, self.attempts(request.deadline_ms / 1000 if request.deadline_ms else None))
+        attempts = self.attempts(request.deadline_ms / 1000 if request.deadline_ms else None)
+        return GenerationCall(request, attempts, silence_timeout_s=self._silence_timeout_s)
 
 
 def _with_api_key(

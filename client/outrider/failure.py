@@ -66,6 +66,8 @@ _BY_NAME: dict[str, tuple[type[OutriderError], Verdict]] = {
 _TOO_LARGE = "larger than max"
 # How the server tells in the details when there may be room: proxies drop the trailing metadata of failed calls.
 _RETRY_AFTER = re.compile(r"; retry after (\d{1,9}) ms$")
+# Ray Serve's proxy, which knows no application yet: it has just been started, or Serve's controller is starting.
+_NO_ROUTES = "/ray.serve.RayServeAPIService/ListApplications"
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class Failure:
 
     @property
     def verdict(self) -> Verdict:
+        if self.code is grpc.StatusCode.NOT_FOUND and _NO_ROUTES in self.details:
+            return Verdict.TRANSIENT  # a wrong name of an application reads the same, and fails after all attempts
         return Verdict.FINAL if self.too_large else self._kind[1]
 
     @property

@@ -20,6 +20,8 @@ from outrider.v1 import generation_pb2
 
 __all__ = ["GenerationCall"]
 
+HEARTBEATS = 3  # so many in a row must be missing
+
 
 @dataclass
 class _Answer:
@@ -66,9 +68,14 @@ class _Answer:
 class GenerationCall:
     """State of one generation; `receive` and `delay_after` raise only errors of `outrider.errors`."""
 
-    def __init__(self, request: generation_pb2.GenerateRequest, attempts: Attempts) -> None:
+    def __init__(
+        self, request: generation_pb2.GenerateRequest, attempts: Attempts, *, silence_timeout_s: float | None = None
+    ) -> None:
+        """`silence_timeout_s`: longest silence of an attempt; None = any."""
         self._request = request
         self._attempts = attempts
+        self._silence_timeout_s = silence_timeout_s
+        self._silence_limit_s = silence_timeout_s
         self._answers = [_Answer(index) for index in range(max(1, request.sampling.n))]
         self._started: generation_pb2.GenerationStarted | None = None
         self._started_in_attempt = False
@@ -91,6 +98,7 @@ class GenerationCall:
         """The message of the next attempt and the seconds that it may take (None = no limit)."""
         timeout_s = self._attempts.begin()
         self._started_in_attempt = self._progressed = False
+        self._silence_limit_s = self._silence_timeout_s
         request = generation_pb2.GenerateRequest()
         request.CopyFrom(self._request)
         request.resume.extend(a.resume_point for a in self._answers if a.token_ids or a.text_length or a.finished)
@@ -103,12 +111,21 @@ class GenerationCall:
             request.deadline_ms = remaining_ms
         return request, timeout_s
 
+    @property
+    def silence_limit_s(self) -> float | None:
+        """How long the attempt may be silent from now on; None = for ever.
+
+        The first message is due in any case; behind it only a server that sends signs of life can be held to it.
+        """
+        return self._silence_limit_s
+
     def receive(self, response: generation_pb2.GenerateResponse) -> Delta | None:
         """Fold one message in; returns what it adds for the reader, if anything."""
         match response.WhichOneof("event"):
             case "started":
                 self._start(response.started)
             case "delta":
+                self._check_offset(response.delta)
                 return self._extend(wire.delta(response.delta))
             case "finished":
                 self._finish(response.finished)
@@ -141,6 +158,17 @@ class GenerationCall:
             )
         self._started = first
         self._started_in_attempt = True
+        if self._silence_timeout_s is not None:
+            heartbeat_s = started.heartbeat_ms / 1000
+            self._silence_limit_s = max(self._silence_timeout_s, HEARTBEATS * heartbeat_s) if heartbeat_s else None
+
+    def _check_offset(self, delta: generation_pb2.GenerationDelta) -> None:
+        """Whether it follows what has arrived, without a gap and without repetition."""
+        have = len(self._answer(delta.index).token_ids)
+        if delta.HasField("offset") and delta.offset != have:
+            raise ProtocolViolationError(
+                f"the server went on with answer {delta.index} at token {delta.offset}, but {have} have arrived"
+            )
 
     def _extend(self, delta: Delta) -> Delta | None:
         answer = self._answer(delta.index)

@@ -27,5 +27,17 @@ class GatewayConfig(Pool):
         15_000, ge=0, le=600_000, description="How long an answer waits while no verifier is available"
     )
     routing: RoutingConfig = RoutingConfig()
+    stall_probe_ms: int = Field(
+        1000,
+        ge=0,
+        le=600_000,
+        description="After so much silence of a stream its verifier must answer; 0 = never asked",
+    )
+    stall_timeout_ms: int = Field(
+        5000, ge=100, le=600_000, description="Time for that answer; without one the request goes on elsewhere"
+    )
+    heartbeat_ms: int = Field(
+        5000, ge=0, le=600_000, description="Clients get a sign of life when a stream is silent for this long; 0 = none"
+    )
     drafters_per_request: int = Field(2, ge=1, le=16, description="Drafters named to the verifier, best first")
     tenancy: TenancyConfig = TenancyConfig()

@@ -1,11 +1,11 @@
 """One answer: runs it on a verifier, and goes on with another one when that is lost."""
 
-import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections import ChainMap
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import grpc
 from outrider.v1 import common_pb2, generation_pb2, verifier_pb2
@@ -15,6 +15,7 @@ from cluster.gateway.admission import AdmittedRequest
 from cluster.gateway.answer_stats import AnswerStats
 from cluster.gateway.progress import AnswerProgress, Ending
 from cluster.gateway.replica_pool import ReplicaPool
+from cluster.gateway.stall import StalledError, StallWatch
 from cluster.router.decision import RoutedRequest
 from cluster.router.membership import ReplicaRecord
 from cluster.router.replica_table import key_of
@@ -55,6 +56,7 @@ class AnswerContext:
 
     request: AdmittedRequest
     pool: ReplicaPool
+    watch: StallWatch
     config: GatewayConfig
     tokenizer_hash: str
     clock: Callable[[], float]
@@ -146,7 +148,7 @@ class Answer:
         in_time = remaining_s is None or remaining_s > wait_s
         verifier = await self._context.pool.verifier(
             routed,
-            self._avoid_until,
+            self._avoided(),
             wait_s if in_time or remaining_s is None else max(0.0, remaining_s),
             self._fingerprint,
         )
@@ -160,11 +162,13 @@ class Answer:
         remaining_s = self._context.remaining_s()
         timeout_s = None if remaining_s is None else max(0.0, remaining_s) + DEADLINE_GRACE_S
         try:
-            async with asyncio.timeout(timeout_s):
-                message = await call.read()
+            message = await self._context.watch.read(call, verifier, timeout_s)
         except TimeoutError:
             self._progress.ending = Ending(FinishReason.DEADLINE)
             return None
+        except StalledError as error:
+            self._avoid(verifier)
+            raise _VerifierLostError(str(error)) from error
         if isinstance(message, VerifierMessage):
             return message
         self._avoid(verifier)
@@ -194,11 +198,16 @@ class Answer:
             self._avoid(verifier)
         elif isinstance(mapped, OverloadedError):
             self._avoid(verifier)
-            if not self._context.pool.candidates(self._avoid_until):
+            if not self._context.pool.candidates(self._avoided()):
                 raise mapped from error
         else:
             raise mapped from error
         raise _VerifierLostError(f"{verifier.replica_id} failed with {error.code().name}") from error
+
+    def _avoided(self) -> Mapping[tuple[str, int], float]:
+        """What gives no sign of life to anybody, and what this answer has lost; a live view."""
+        suspects = cast(dict[tuple[str, int], float], self._context.watch.suspects)  # read only
+        return ChainMap(suspects, self._avoid_until)
 
     def _avoid(self, verifier: ReplicaRecord) -> None:
         self._avoid_until[key_of(verifier)] = self._context.clock() + AVOID_LOST_S
@@ -224,9 +233,14 @@ class Answer:
     def _delta(
         self, token_ids: Sequence[int], text: str, logprobs: Sequence[common_pb2.TokenLogprob]
     ) -> generation_pb2.GenerateResponse:
-        return generation_pb2.GenerateResponse(
-            delta=generation_pb2.GenerationDelta(index=self._index, token_ids=token_ids, text=text, logprobs=logprobs)
+        delta = generation_pb2.GenerationDelta(
+            index=self._index,
+            token_ids=token_ids,
+            text=text,
+            logprobs=logprobs,
+            offset=len(self._progress.token_ids) - len(token_ids),  # they are committed already
         )
+        return generation_pb2.GenerateResponse(delta=delta)
 
     def _finished(self, ending: Ending) -> generation_pb2.GenerateResponse:
         stats = self._stats.result(len(self._progress.token_ids))

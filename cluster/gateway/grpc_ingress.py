@@ -8,6 +8,7 @@ from typing import Protocol
 import grpc
 from outrider.v1 import generation_pb2 as pb
 
+from cluster.gateway.heartbeat import with_heartbeats
 from cluster.gateway.service import GatewayService
 from cluster.gateway.tenants import Metadata
 from workers.core.private_log import content_wanted
@@ -43,9 +44,10 @@ class GrpcIngress(ABC):
         self, message: pb.GenerateRequest, grpc_context: StatusContext
     ) -> AsyncGenerator[pb.GenerateResponse, None]:
         with _statuses(grpc_context):
+            responses = self.service.generate(message, _headers(grpc_context))
             # A client that goes away closes this generator, and that ends its work now.
-            async with aclosing(self.service.generate(message, _headers(grpc_context))) as responses:
-                async for response in responses:
+            async with aclosing(with_heartbeats(responses, self.service.heartbeat_s)) as lively:
+                async for response in lively:
                     yield response
 
     async def CountTokens(self, message: pb.CountTokensRequest, grpc_context: StatusContext) -> pb.CountTokensResponse:

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 import grpc
@@ -93,11 +93,15 @@ class ReplicaPool:
                 return None
             await asyncio.sleep(POLL_S)
 
-    async def any_verifier(self, wait_s: float) -> ReplicaRecord | None:
-        """Some live verifier, to be asked about the model; None when there is none after `wait_s`."""
+    async def any_verifier(self, wait_s: float, silent: Collection[ReplicaKey] = ()) -> ReplicaRecord | None:
+        """Some live verifier, to be asked about the model; None when there is none after `wait_s`.
+
+        `silent`: those that did not answer are asked again only when there is no other.
+        """
         give_up_at = self._clock() + wait_s
         while not (verifiers := self.directory.verifiers()) and self._clock() < give_up_at:
             await asyncio.sleep(POLL_S)
+        verifiers = [one for one in verifiers if key_of(one) not in silent] or verifiers
         return verifiers[int(self._draw() * len(verifiers))] if verifiers else None
 
     def drafters(self, request: RoutedRequest, tokenizer_hash: str, count: int) -> tuple[ReplicaRecord, ...]:

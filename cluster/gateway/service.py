@@ -18,10 +18,12 @@ from cluster.gateway.merge import merged
 from cluster.gateway.model_info import ModelInfo
 from cluster.gateway.progress import AnswerProgress
 from cluster.gateway.replica_pool import ReplicaPool
+from cluster.gateway.stall import StallWatch
 from cluster.gateway.tenants import Metadata, Tenant, Tenants
 from cluster.router.directory import ReplicaDirectory
 from cluster.router.load import ReplicaLoad
 from cluster.router.membership import ReplicaRecord
+from cluster.router.replica_table import ReplicaKey, key_of
 from workers.core.errors import IncompatibleError, InvalidRequestError, OverloadedError, UnavailableError
 from workers.core.retry_hint import RetryHints
 from workers.core.seeds import derive_seed
@@ -59,6 +61,12 @@ class GatewayService:
         self._clock = clock
         self._rng = rng
         self._pool = ReplicaPool(directory, config.routing, clock=clock, rng=rng, options=options)
+        self._watch = StallWatch(
+            self._ask,
+            lambda verifier: key_of(verifier) in map(key_of, directory.verifiers()),
+            probe_after_s=config.stall_probe_ms / 1e3,
+            timeout_s=config.stall_timeout_ms / 1e3,
+        )
         self._model: ModelInfo | None = None
         self._active = 0
         self._hints = RetryHints()
@@ -68,8 +76,14 @@ class GatewayService:
     def active_requests(self) -> int:
         return self._active
 
+    @property
+    def heartbeat_s(self) -> float:
+        """Longest silence that clients are told to expect; 0 = any."""
+        return self._config.heartbeat_ms / 1e3
+
     async def close(self) -> None:
         """Close the connections; streams that still run end with `UnavailableError`."""
+        self._watch.close()
         await self._pool.close()
 
     async def generate(
@@ -88,7 +102,11 @@ class GatewayService:
             answers = self._answers(request, model, deadline_at)
             yield pb.GenerateResponse(
                 started=pb.GenerationStarted(
-                    request_id=request.request_id, model=model.name, seed=request.seed, prompt_tokens=len(prompt)
+                    request_id=request.request_id,
+                    model=model.name,
+                    seed=request.seed,
+                    prompt_tokens=len(prompt),
+                    heartbeat_ms=self._config.heartbeat_ms,
                 )
             )
             try:
@@ -130,13 +148,7 @@ class GatewayService:
         """The served model, asked of a verifier at the first call; `UnavailableError` while there is none."""
         if self._model is not None:
             return self._model
-        verifier = await self._pool.any_verifier(self._config.replica_wait_ms / 1e3)
-        if verifier is None:
-            raise UnavailableError("no verifier is available yet; try again later")
-        try:
-            info = await self._ask(verifier)
-        except grpc.aio.AioRpcError as error:
-            raise UnavailableError(f"verifier {verifier.replica_id} does not answer: {error.code().name}") from error
+        info = await self._first_info()
         if info.tokenizer_hash != self._tokenizer.tokenizer_hash:
             raise IncompatibleError(
                 f"the gateway's tokenizer ({self._tokenizer.tokenizer_hash}) is not that of the target model "
@@ -144,6 +156,23 @@ class GatewayService:
             )
         self._model = ModelInfo.from_wire(self._model_name, info)
         return self._model
+
+    async def _first_info(self) -> verifier_pb2.VerifierGetInfoResponse:
+        """Of the first verifier that answers; others are asked when one does not."""
+        silent: set[ReplicaKey] = set()
+        for attempt in range(1, self._config.max_attempts + 1):
+            verifier = await self._pool.any_verifier(self._config.replica_wait_ms / 1e3, silent)
+            if verifier is None:
+                break
+            try:
+                return await self._ask(verifier)
+            except grpc.aio.AioRpcError as error:
+                silent.add(key_of(verifier))
+                if attempt == self._config.max_attempts:
+                    raise UnavailableError(
+                        f"verifier {verifier.replica_id} does not answer: {error.code().name}"
+                    ) from error
+        raise UnavailableError("no verifier is available yet; try again later")
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -174,7 +203,7 @@ class GatewayService:
     def _answers(self, request: AdmittedRequest, model: ModelInfo, deadline_at: float | None) -> list[Answer]:
         """One for each that the client does not have completely."""
         context = AnswerContext(
-            request, self._pool, self._config, self._tokenizer.tokenizer_hash, self._clock, deadline_at
+            request, self._pool, self._watch, self._config, self._tokenizer.tokenizer_hash, self._clock, deadline_at
         )
         wanted = [i for i in range(request.sampling.n) if not (i in request.resume and request.resume[i].finished)]
         eos = self._tokenizer.eos_token_ids
@@ -200,8 +229,10 @@ class GatewayService:
         allowed = "text, chat or tokens" if isinstance(message, pb.GenerateRequest) else "text or chat"
         raise InvalidRequestError(f"prompt: none is given; one of {allowed} is needed")
 
-    async def _ask(self, verifier: ReplicaRecord) -> verifier_pb2.VerifierGetInfoResponse:
-        return await self._pool.stub(verifier).GetInfo(verifier_pb2.VerifierGetInfoRequest(), timeout=INFO_TIMEOUT_S)
+    async def _ask(
+        self, verifier: ReplicaRecord, timeout_s: float = INFO_TIMEOUT_S
+    ) -> verifier_pb2.VerifierGetInfoResponse:
+        return await self._pool.stub(verifier).GetInfo(verifier_pb2.VerifierGetInfoRequest(), timeout=timeout_s)
 
     async def _verifier_info(self, verifier: ReplicaRecord) -> pb.ReplicaInfo:
         shown = _replica_info(verifier, self._pool.load(verifier))

@@ -65,6 +65,8 @@ class FakeVerifier(verifier_pb2_grpc.VerifierServiceServicer):
     load: verifier_pb2.ReplicaLoad = field(
         default_factory=lambda: verifier_pb2.ReplicaLoad(total_kv_blocks=100, free_kv_blocks=99, max_running_requests=8)
     )
+    frozen: bool = False  # GetInfo never answers; with `Fault(hang=True)` nothing else does
+    asked: int = 0  # how often GetInfo was called
 
     async def __aenter__(self) -> Self:
         self._server: RunningServer = await start_server(
@@ -120,6 +122,9 @@ class FakeVerifier(verifier_pb2_grpc.VerifierServiceServicer):
     async def GetInfo(
         self, request: verifier_pb2.VerifierGetInfoRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> verifier_pb2.VerifierGetInfoResponse:
+        self.asked += 1
+        if self.frozen:
+            await asyncio.Event().wait()
         rules = [rule for rule in VerificationRule if rule.exact or self.allow_typical]
         return verifier_pb2.VerifierGetInfoResponse(
             verifier_id=self.replica_id,

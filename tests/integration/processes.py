@@ -31,7 +31,7 @@ START_TIMEOUT_S = 90.0
 class Server:
     """A running server process and what it said of itself."""
 
-    process: psutil.Popen
+    process: psutil.Process
     address: str
     info: Mapping[str, Any]
 

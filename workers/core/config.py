@@ -202,6 +202,9 @@ class VerifierConfig(Settings):
         True, description="While others wait, refuse or end requests that can no longer end within their deadline"
     )
     rpc: RpcConfig = Field(RpcConfig(), description="In an application: given once, as `internal`")
+    stuck_after_s: float = Field(
+        120.0, gt=0.0, le=86_400.0, description="A step that takes longer means that the engine hangs; it is replaced"
+    )
 
     @model_validator(mode="after")
     def _method_has_settings(self) -> Self:

@@ -4,6 +4,7 @@ Other threads talk to it through `submit` and `cancel` only; results go to each 
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -77,6 +78,7 @@ class VerifierEngine:
         self._wake = threading.Condition()
         self._stopping = False
         self._failure: BaseException | None = None
+        self._busy_since: float | None = None  # start of the step that runs now
         self._thread = threading.Thread(target=self._run, name="verifier-engine", daemon=True)
 
     # Called from other threads
@@ -138,11 +140,14 @@ class VerifierEngine:
             self._wake.notify()
         self._thread.join()
 
-    def check_health(self) -> None:
-        """Raise `UnavailableError` when the engine's thread has failed."""
+    def check_health(self, stuck_after_s: float = math.inf) -> None:
+        """Raise `UnavailableError` when the engine's thread has failed, or one step takes longer than this."""
         if self._failure is not None or not (self._thread.is_alive() or self._stopping):
             why = "its thread has ended" if self._failure is None else summary(self._failure)
             raise UnavailableError(f"the verifier's engine has failed: {why}")
+        since = self._busy_since
+        if since is not None and self._clock() - since > stuck_after_s:
+            raise UnavailableError(f"the verifier's engine has been stuck in a step for more than {stuck_after_s:g} s")
 
     @property
     def num_running(self) -> int:
@@ -190,7 +195,9 @@ class VerifierEngine:
     def _run(self) -> None:
         try:
             while self._wait_for_work():
+                self._busy_since = self._clock()
                 self.run_step()
+                self._busy_since = None
         except BaseException as error:  # noqa: BLE001  # the thread's last words
             log_failure(logger, "the verifier's engine failed", error)
             self._failure = error

@@ -80,9 +80,9 @@ class VerifierServer:
         await asyncio.to_thread(self._loaded.close)
 
     def check_health(self) -> None:
-        """Raise `UnavailableError` when the engine has failed, or a rank of its group has been lost."""
+        """Raise `UnavailableError` when the engine has failed or is stuck, or a rank of its group has been lost."""
         self.check_ranks()
-        self.engine.check_health()
+        self.engine.check_health(self._info.config.stuck_after_s)
 
     def load_signals(self) -> dict[str, float]:
         """For autoscaling: what is going on, and the last minute; latencies are -1 where there was none."""

@@ -77,7 +77,8 @@ class VerifierService(verifier_pb2_grpc.VerifierServiceServicer):
     async def GetInfo(
         self, request: verifier_pb2.VerifierGetInfoRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> verifier_pb2.VerifierGetInfoResponse:
-        """Model, limits and load."""
+        """Model, limits and load; UNAVAILABLE when the engine has failed or hangs, so that callers can tell."""
+        self._engine.check_health(self._info.config.stuck_after_s)
         return self._info.to_wire(self._engine)
 
     async def KvEvents(

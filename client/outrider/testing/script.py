@@ -84,6 +84,7 @@ class Answer:
                 token_ids=new_ids,
                 text=text[self._text_sent :],
                 logprobs=[common_pb2.TokenLogprob(token_id=token, logprob=-0.5) for token in new_ids if logprobs],
+                offset=start,
             )
             self._text_sent = max(self._text_sent, len(text))
 

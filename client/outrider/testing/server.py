@@ -30,6 +30,7 @@ class FakeServer(GenerationServiceServicer):
         tokens_per_delta: Tokens (bytes of the text) that one message carries.
         text_lag: Characters that are held back, as a server does that looks for stop strings.
         delay_s: Seconds to wait before each message with text.
+        heartbeat_ms: Promise signs of life this often, and send them during `delay_s`; 0 = neither.
         model: Name of the model; a request for another one is NOT_FOUND.
         max_message_bytes: Largest request; None = gRPC's default.
         port: Where to listen on 127.0.0.1; 0 = any free port.
@@ -47,6 +48,7 @@ class FakeServer(GenerationServiceServicer):
         tokens_per_delta: int = 1,
         text_lag: int = 0,
         delay_s: float = 0.0,
+        heartbeat_ms: int = 0,
         model: str = "fake",
         max_message_bytes: int | None = None,
         port: int = 0,
@@ -55,6 +57,7 @@ class FakeServer(GenerationServiceServicer):
         self.tokens_per_delta = tokens_per_delta
         self.text_lag = text_lag
         self.delay_s = delay_s
+        self.heartbeat_ms = heartbeat_ms
         self.model = model
         self.requests: list[generation_pb2.GenerateRequest] = []
         self.metadata: list[dict[str, str | bytes]] = []
@@ -119,7 +122,11 @@ class FakeServer(GenerationServiceServicer):
         self._check(request, context)
         prompt = prompt_token_ids(request)
         started = generation_pb2.GenerationStarted(
-            request_id=request.request_id, model=self.model, seed=request.sampling.seed, prompt_tokens=len(prompt)
+            request_id=request.request_id,
+            model=self.model,
+            seed=request.sampling.seed,
+            prompt_tokens=len(prompt),
+            heartbeat_ms=self.heartbeat_ms,
         )
         try:
             yield generation_pb2.GenerateResponse(started=started)
@@ -206,7 +213,11 @@ class FakeServer(GenerationServiceServicer):
                 finished = answer.end(prompt_tokens, request.sampling.seed, self.tokens_per_delta)
                 yield generation_pb2.GenerateResponse(finished=finished)
                 continue
-            if gone.wait(self.delay_s):
+            waits = divmod(self.delay_s, self.heartbeat_ms / 1000) if self.heartbeat_ms else (0, self.delay_s)
+            for _ in range(int(waits[0])):
+                gone.wait(self.heartbeat_ms / 1000)
+                yield generation_pb2.GenerateResponse(still_working=generation_pb2.StillWorking())
+            if gone.wait(waits[1]):
                 self.cancelled.set()
                 return
             yield generation_pb2.GenerateResponse(delta=delta)

@@ -8,7 +8,9 @@ from outrider.channels import ChannelPool, channel_options
 from outrider.testing import FakeServer
 
 
-def make_pool(max_connections: int, streams: int = 2) -> tuple[ChannelPool[str, str], list[str]]:
+def make_pool(
+    max_connections: int, streams: int = 2, discarded: list[str] | None = None
+) -> tuple[ChannelPool[str, str], list[str]]:
     opened: list[str] = []
 
     def open_channel() -> str:
@@ -20,6 +22,7 @@ def make_pool(max_connections: int, streams: int = 2) -> tuple[ChannelPool[str, 
         lambda channel: f"stub of {channel}",
         max_connections=max_connections,
         streams_per_connection=streams,
+        discard=(discarded if discarded is not None else []).append,
     )
     return pool, opened
 
@@ -45,6 +48,20 @@ def test_a_failed_call_gives_its_place_back() -> None:
         with pytest.raises(KeyError), pool.lease():
             raise KeyError
     assert len(opened) == 1
+
+
+def test_a_retired_connection_takes_no_more_calls_and_is_closed_after_its_last() -> None:
+    discarded: list[str] = []
+    pool, opened = make_pool(max_connections=1, streams=9, discarded=discarded)
+    with pool.lease():
+        with pool.lease() as stub:
+            pool.retire(stub)
+            with pool.lease() as other:
+                assert (stub, other) == ("stub of channel 0", "stub of channel 1")
+        assert discarded == []
+    assert discarded == ["channel 0"]
+    assert pool.close() == ["channel 1"]
+    assert len(opened) == 2
 
 
 def test_a_closed_pool_hands_out_nothing() -> None:
@@ -91,6 +108,7 @@ def test_channel_options() -> None:
         ({"target": "http://host:8000"}, "target: expected host:port .* got 'http://host:8000'"),
         ({"target": 9000}, "target: expected host:port .* got 9000"),
         ({"timeout": 0}, "timeout: expected a number of seconds above 0"),
+        ({"silence_timeout": 0}, "silence_timeout: expected a number of seconds above 0"),
         ({"timeout": "1"}, "timeout: expected a number of seconds"),
         ({"retry": 3}, "retry: expected RetryPolicy, got int"),
         ({"max_message_bytes": 10}, "max_message_bytes must be from 1024 to 2147483647, got 10"),

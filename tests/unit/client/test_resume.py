@@ -160,7 +160,7 @@ def test_unary_calls_are_retried(method: str, caller: Caller, server: FakeServer
 
 def test_a_server_that_comes_back_is_found_again() -> None:
     """The connection itself dies, in the middle of a stream; the next server listens at the same address."""
-    with FakeServer("Hello, world") as first, first.client() as client:
+    with FakeServer("Hello, world", delay_s=0.05) as first, first.client() as client:
         stream = client.stream("x")
         head = next(stream)
         first.close()
@@ -180,3 +180,15 @@ def test_the_last_attempts_are_counted_by_both_clients_alike(server: FakeServer)
 
     server.fail_next(*([Fault(CODE.CANCELLED)] * 2))
     assert asyncio.run(run()).status == "CANCELLED"
+
+
+def test_a_proxy_that_does_not_know_the_application_yet_is_asked_again(
+    caller: Caller, server: FakeServer, clock: FakeClock
+) -> None:
+    """Serve's proxy answers so between its start and its first word from the controller."""
+    details = "Application metadata not set. Ping /ray.serve.RayServeAPIService/ListApplications for available ..."
+    server.fail_next(Fault(CODE.NOT_FOUND, details), Fault(CODE.NOT_FOUND, details))
+    assert caller.generate(server.target, clock, {}, prompt="x").attempts == 3
+    server.fail_next(*[Fault(CODE.NOT_FOUND, details)] * 9)
+    with pytest.raises(outrider.NotFoundError, match=r"Application metadata not set.*gave up after 6 attempts"):
+        caller.generate(server.target, clock, {}, prompt="x")

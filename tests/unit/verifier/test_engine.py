@@ -1,6 +1,7 @@
 """The engine around the algorithm: ends, limits, refusals, and that nothing is left behind."""
 
 import dataclasses
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -233,3 +234,28 @@ def test_one_request_that_fails_takes_no_other_with_it(loaded: LoadedModel) -> N
 def test_a_pool_larger_than_the_machine_is_refused(loaded: LoadedModel) -> None:
     with pytest.raises(ConfigurationError, match=r"2000000000 blocks of 16 tokens need .* GiB, cpu has .* GiB"):
         make_engine(loaded, num_blocks=2_000_000_000, block_size=16)
+
+
+def test_a_step_that_never_ends_is_noticed(loaded: LoadedModel) -> None:
+    """Its proposer hangs, as a kernel or a collective may; whoever asks is told, after a while."""
+    entered, release = threading.Event(), threading.Event()
+
+    class Hanging(ScriptedProposer):
+        def collect(self, wants):  # type: ignore[no-untyped-def]
+            entered.set()
+            release.wait(60.0)
+            return super().collect(wants)
+
+    engine = make_engine(loaded, Hanging(random_tree(512)))
+    collector = Collector()
+    engine.submit(make_request(PROMPT, SamplingParams(max_tokens=4), seed=3), collector)
+    assert entered.wait(60.0)
+    time.sleep(0.05)
+    engine.check_health(stuck_after_s=3600.0)
+    with pytest.raises(UnavailableError, match=r"stuck in a step for more than 0\.01 s"):
+        engine.check_health(stuck_after_s=0.01)
+    release.set()
+    collector.wait()
+    assert eventually(lambda: engine._busy_since is None)
+    engine.check_health(stuck_after_s=0.0)
+    engine.stop()

@@ -1,0 +1,1 @@
+"""Faults at random under a steady load, every answer checked token by token: `python -m benchmarks.chaos`."""
