@@ -1,7 +1,7 @@
 """Who may call the replicas' own servers: holders of one shared token, and optionally of a certificate.
 
 The token travels as metadata of each call, `outrider-internal-token`. Without TLS it keeps out strangers that can reach
-a port, not listeners on the network. `docs/parts/security.md` says what each of the two is good for.
+a port, not listeners on the network. `docs/security.md` says what each of the two is good for.
 """
 
 import asyncio
