@@ -12,7 +12,7 @@ class Difference:
     """In tokens; all zero = equal."""
 
     lost: int = 0
-    repeated: int = 0  # inserted, and equal to what stands just before
+    repeated: int = 0  # inserted, and equal to what stands just before or behind
     changed: int = 0  # replaced, or inserted out of nowhere
 
     def __bool__(self) -> bool:
@@ -28,10 +28,11 @@ def compare(expected: Sequence[int], got: Sequence[int]) -> Difference:
         return Difference()
     found = Difference()
     for kind, start, end, got_start, got_end in SequenceMatcher(None, expected, got, autojunk=False).get_opcodes():
-        inserted = got[got_start:got_end]
+        inserted = list(got[got_start:got_end])
+        beside = [list(got[got_start - len(inserted) : got_start]), list(got[got_end : got_end + len(inserted)])]
         if kind == "delete":
             found += Difference(lost=end - start)
-        elif kind == "insert" and list(got[got_start - len(inserted) : got_start]) == list(inserted):
+        elif kind == "insert" and inserted in beside:
             found += Difference(repeated=len(inserted))
         elif kind != "equal":
             found += Difference(changed=max(end - start, len(inserted)))

@@ -64,7 +64,7 @@ def test_tenants_that_always_wait_are_served_by_their_weights(
 ) -> None:
     server = Server({"light": weight})
     for step in range(200):
-        for name, kinds, at_least in (("heavy", heavy, 20), ("light", light, SEATS)):
+        for name, kinds, at_least in (("heavy", heavy, 20), ("light", light, SEATS + 1)):  # neither line is ever empty
             while len(server.lines[name]) < at_least:
                 prompt, output = kinds[step % len(kinds)]
                 server.submit(Job(name, prompt, output))
