@@ -1,5 +1,6 @@
 """A request on its way to replicas, and the choice that was made for it."""
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -37,8 +38,8 @@ class RoutedRequest:
     @property
     def key(self) -> int:
         """64 bits of its session; without one, of the beginning of its prompt."""
-        beginning = ",".join(map(str, self.token_ids[:KEY_TOKENS]))
-        return xxhash.xxh3_64_intdigest(f"{self.cache_salt}\0{self.session_id or beginning}".encode())
+        what = self.session_id.encode() or array("q", self.token_ids[:KEY_TOKENS]).tobytes()
+        return xxhash.xxh3_64_intdigest(self.cache_salt.encode() + b"\0" + what)
 
 
 @dataclass(frozen=True)

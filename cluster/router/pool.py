@@ -17,7 +17,7 @@ from cluster.router.membership import ReplicaRecord
 from cluster.router.policies.base import RoutingPolicy, cheapest_first, total_of
 from cluster.router.prefix_index import PrefixIndex
 from cluster.router.replica_table import ReplicaKey, ReplicaTable, key_of
-from cluster.router.snapshot import Costs, PoolSnapshot, RequestShape
+from cluster.router.snapshot import Costs, Floats, PoolSnapshot, RequestShape
 from workers.core.errors import InternalError
 
 __all__ = ["RoutingPool"]
@@ -93,13 +93,14 @@ class RoutingPool:
         The first of them is noted as taking the request: `release` it when it has ended there.
         """
         started = self._clock()
-        slots = np.array([slot for slot in self.table.alive() if usable(self.table.record(slot))], dtype=np.intp)
+        slots = self.table.those(usable)
         if not len(slots):
             return None
         self.index.expire(started)
         pool = self._snapshot(request, slots)
         costs = self._costs(request, pool)
-        order = cheapest_first(total_of(costs), pool.last_chosen)
+        total = total_of(costs)
+        order = cheapest_first(total, pool.last_chosen)
         if not len(order):
             raise InternalError(f"routing policy {self._config.policy} excludes all {len(slots)} {self.name}s")
         chosen = order[:count]
@@ -111,7 +112,7 @@ class RoutingPool:
             prompt_tokens=len(request.token_ids),
             num_replicas=len(slots),
             num_chosen=len(chosen),
-            candidates=self._candidates(slots, order[:EXPLAINED_CANDIDATES], pool, costs),
+            candidates=self._candidates(slots, order[:EXPLAINED_CANDIDATES], pool, costs, total),
             decision_ms=(self._clock() - started) * 1e3,
         )
         return Choice(tuple(self.table.record(slot) for slot in slots[chosen]), decision)
@@ -128,17 +129,15 @@ class RoutingPool:
         return self._policy.costs(shape, pool)
 
     def _candidates(
-        self, slots: Slots, order: npt.NDArray[np.int64], pool: PoolSnapshot, costs: Costs
+        self, slots: Slots, order: npt.NDArray[np.int64], pool: PoolSnapshot, costs: Costs, total: Floats
     ) -> tuple[Candidate, ...]:
-        total = total_of(costs)
+        terms = zip(*(term[order].tolist() for term in costs.values()), strict=True)
+        found = zip(
+            slots[order].tolist(), pool.cached_tokens[order].tolist(), total[order].tolist(), terms, strict=True
+        )
         return tuple(
-            Candidate(
-                self.table.record(slots[place]).replica_id,
-                int(pool.cached_tokens[place]),
-                float(total[place]),
-                {name: float(term[place]) for name, term in costs.items()},
-            )
-            for place in order.tolist()
+            Candidate(self.table.record(slot).replica_id, cached, cost, dict(zip(costs, values, strict=True)))
+            for slot, cached, cost, values in found
         )
 
     def _snapshot(self, request: RoutedRequest, slots: Slots) -> PoolSnapshot:
@@ -162,15 +161,15 @@ class RoutingPool:
     def _cached_tokens(self, request: RoutedRequest, slots: Slots) -> npt.NDArray[np.int64]:
         """[slots]: tokens of the prompt in blocks that the replica is believed to hold."""
         groups = self.table.column("group", slots)
-        numbers = set(groups.tolist())
         cached = np.zeros(len(slots), dtype=np.int64)
         for (fingerprint, block_size), number in self._groups.items():
-            if number not in numbers:
+            if len(self._groups) > 1 and not (groups == number).any():
                 continue
             matched = self.index.match(request.block_hashes(fingerprint, block_size))
             if matched:
-                found = np.array([matched.get(slot, 0) for slot in slots.tolist()], dtype=np.int64)
-                cached = np.where(groups == number, found * block_size, cached)
+                blocks = np.zeros(self.table.num_slots, dtype=np.int64)
+                blocks[list(matched)] = list(matched.values())
+                cached = np.where(groups == number, blocks[slots] * block_size, cached)
         return cached
 
     def _note(self, request: RoutedRequest, slot: int, cached_tokens: int, now: float) -> None:

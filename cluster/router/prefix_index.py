@@ -7,6 +7,7 @@ ends at the first block that nobody has.
 All of it is hints: a replica may have evicted a block a moment ago. A wrong hint costs a recomputed prompt.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -20,8 +21,8 @@ class PrefixIndex:
         self._holders: dict[int, int] = {}  # block -> bits of the slots that said they hold it
         self._blocks: dict[int, set[int]] = {}  # slot -> what it said it holds
         self._expected: dict[int, int] = {}  # block -> bits of slots that will hold it soon
-        self._until: dict[tuple[int, int], float] = {}  # (slot, block) of `_expected` -> when it is forgotten
-        self._expiries: deque[tuple[float, int, tuple[int, ...]]] = deque()
+        self._until: dict[int, dict[int, float]] = {}  # slot -> block of `_expected` -> when it is forgotten
+        self._expiries: deque[tuple[float, int, list[int]]] = deque()
 
     @property
     def num_blocks(self) -> int:
@@ -49,39 +50,50 @@ class PrefixIndex:
             self._forget_expected(slot, block)
 
     def clear(self, slot: int) -> None:
-        """The replica said that it holds nothing. What was sent there lately is still expected."""
+        """The replica said that it holds nothing. What was sent there lately, and not announced yet, is still
+        expected."""
         for block in self._blocks.pop(slot, ()):
             _clear_bit(self._holders, block, 1 << slot)
 
     def drop(self, slot: int) -> None:
         """The replica is gone: its slot may be given to another one."""
         self.clear(slot)
-        for block in [block for one, block in self._until if one == slot]:
-            self._forget_expected(slot, block)
+        for block in self._until.pop(slot, ()):
+            _clear_bit(self._expected, block, 1 << slot)
 
     def expect(self, slot: int, blocks: Sequence[int], until_s: float) -> None:
-        """A request with these blocks was sent there: until then they count as held."""
-        bit = 1 << slot
-        for block in blocks:
-            self._expected[block] = self._expected.get(block, 0) | bit
-            self._until[slot, block] = until_s
-        if blocks:
-            self._expiries.append((until_s, slot, tuple(blocks)))
+        """A request with these blocks was sent there: until then they count as held.
+
+        Those that it said it holds need no such belief: what takes them away would take that away as well.
+        """
+        held = self._blocks.get(slot, ())
+        new = [block for block in blocks if block not in held]
+        if not new:
+            return
+        expected, until, bit = self._expected, self._until.setdefault(slot, {}), 1 << slot
+        for block in new:
+            expected[block] = expected.get(block, 0) | bit
+            until[block] = until_s
+        self._expiries.append((until_s, slot, new))
 
     def expire(self, now_s: float) -> None:
         """Forget expectations whose time has passed; to be called before `match`."""
         while self._expiries and self._expiries[0][0] <= now_s:
             _, slot, blocks = self._expiries.popleft()
+            until = self._until.get(slot, {})
             for block in blocks:
-                if self._until.get((slot, block), float("inf")) <= now_s:
+                if until.get(block, math.inf) <= now_s:
                     self._forget_expected(slot, block)
 
     def match(self, blocks: Sequence[int]) -> dict[int, int]:
         """Slot -> number of leading `blocks` that it holds; slots without the first are absent."""
         matched: dict[int, int] = {}
         left = -1  # bits of the slots that hold all blocks so far; -1 has all bits
+        held, expected = self._holders.get, self._expected.get
         for depth, block in enumerate(blocks):
-            holders = left & (self._holders.get(block, 0) | self._expected.get(block, 0))
+            holders = left & (held(block, 0) | expected(block, 0))
+            if holders == left:
+                continue
             if depth:
                 matched.update((slot, depth) for slot in _slots(left & ~holders))
             left = holders
@@ -95,15 +107,19 @@ class PrefixIndex:
         """Raise `AssertionError` unless both directions agree and nothing empty is kept."""
         for holders, pairs in (
             (self._holders, {(slot, block) for slot, held in self._blocks.items() for block in held}),
-            (self._expected, set(self._until)),
+            (self._expected, {(slot, block) for slot, until in self._until.items() for block in until}),
         ):
             found = {(slot, block) for block, bits in holders.items() for slot in _slots(bits)}
             if found != pairs or not all(holders.values()):
                 raise AssertionError(f"bits say {found}, sets say {pairs}")
 
     def _forget_expected(self, slot: int, block: int) -> None:
-        if self._until.pop((slot, block), None) is not None:
-            _clear_bit(self._expected, block, 1 << slot)
+        until = self._until.get(slot)
+        if until is None or until.pop(block, None) is None:
+            return
+        _clear_bit(self._expected, block, 1 << slot)
+        if not until:
+            del self._until[slot]
 
 
 def _clear_bit(holders: dict[int, int], block: int, bit: int) -> None:

@@ -1,7 +1,7 @@
 """The replicas of one pool in numbers: what they reported, and what this gateway did since."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, fields
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,8 @@ COLUMNS = np.dtype(
     ]
 )
 
+REPORTED = tuple(field.name for field in fields(ReplicaLoad))
+
 
 def key_of(record: ReplicaRecord) -> ReplicaKey:
     return record.replica_id, record.incarnation
@@ -56,6 +58,11 @@ class ReplicaTable:
         return len(self._slots)
 
     @property
+    def num_slots(self) -> int:
+        """All slots are smaller."""
+        return len(self._records)
+
+    @property
     def keys(self) -> Sequence[ReplicaKey]:
         return tuple(self._slots)
 
@@ -67,6 +74,11 @@ class ReplicaTable:
         if record is None:
             raise LookupError(f"no replica has slot {slot}")
         return record
+
+    def those(self, usable: Callable[[ReplicaRecord], bool]) -> npt.NDArray[np.intp]:
+        """Slots in use by replicas for which `usable` holds, ascending."""
+        found = [slot for slot, one in enumerate(self._records) if one is not None and usable(one)]
+        return np.array(found, dtype=np.intp)
 
     def alive(self) -> npt.NDArray[np.intp]:
         """Slots in use, ascending."""
@@ -100,14 +112,14 @@ class ReplicaTable:
     def report(self, slot: int, load: ReplicaLoad) -> None:
         """What the replica says now, choices up to here included."""
         row = self._rows[slot]
-        for name, value in asdict(load).items():
-            row[name] = value
+        for name in REPORTED:
+            row[name] = getattr(load, name)
         row["unreported"] = row["unreported_tokens"] = 0
 
     def load(self, slot: int) -> ReplicaLoad:
         """As it was reported last."""
         row = self._rows[slot]
-        return ReplicaLoad(**{field.name: row[field.name].item() for field in fields(ReplicaLoad)})
+        return ReplicaLoad(**{name: row[name].item() for name in REPORTED})
 
     def occupy(self, slot: int, tokens: int, number: int) -> None:
         """This gateway's choice `number` fell on it; `tokens` of the prompt are to be computed."""
