@@ -1,4 +1,4 @@
-"""python -m benchmarks.simulator run | compare | breakpoint | scale: see docs/parts/simulator.md."""
+"""python -m benchmarks.simulator run | compare | breakpoint | scale: see docs/simulator.md."""
 
 import sys
 from pathlib import Path

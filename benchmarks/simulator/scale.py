@@ -29,7 +29,7 @@ DURATION_S = 1500.0  # the step comes after a tenth
 
 SCALE_AUTOSCALING = AutoscalingSettings(
     interval_s=2.0,
-    drafters=DrafterScaling(target_busy=1.0),  # busy time does not measure load here: docs/parts/simulator.md
+    drafters=DrafterScaling(target_busy=1.0),  # busy time does not measure load here: docs/simulator.md
     drafters_per_verifier=RatioBounds(min=1.0, max=3.0),
 )
 

@@ -34,8 +34,8 @@ class VerifierModel(Settings):
     num_blocks: int = Field(8192, ge=16, le=10_000_000, description="K/V blocks")
     cache_outputs: bool = Field(True, description="Blocks of answers stay in the prefix cache, as they do in reality")
     admit_early: bool = Field(
-        True,
-        description="As the engine does it: whoever finds a seat looks for its prefix at once. False: not before the "
+        False,
+        description="Whoever finds a seat looks for its prefix at once. False, as the engine does it: not before the "
         "prompts that are being computed leave room in a step",
     )
     start_s: float = Field(60.0, ge=0.0, le=3600.0, description="From the decision to the first request")

@@ -27,9 +27,14 @@ class Scheduler:
         self.running: list[RequestState] = []
 
     def admit(self) -> list[RequestState]:
-        """Move waiting requests to running while there is room; returns those admitted now (in order)."""
+        """Move waiting requests to running while there is room; returns those admitted now (in order).
+
+        Nobody is admitted whose prompt would not get into this step anyway: a prompt that waits finds more in the
+        prefix cache, above all where equal ones come together and the first of them is being computed.
+        """
         admitted: list[RequestState] = []
-        while len(self.running) < self.max_running and (state := self.waiting.head()) is not None:
+        room = self._max_tokens - sum(state.num_uncomputed for state in self.running)
+        while room > 0 and len(self.running) < self.max_running and (state := self.waiting.head()) is not None:
             table = self._kv_cache.open(state.tokens, state.request.cache_salt)
             missing = len(state.tokens) - table.capacity
             if missing > self._kv_cache.num_free_blocks * self._kv_cache.block_size:
@@ -44,6 +49,7 @@ class Scheduler:
             state.num_computed = table.num_cached_tokens
             self.running.append(state)
             admitted.append(state)
+            room -= state.num_uncomputed
         return admitted
 
     def schedule(self, proposals: Mapping[int, Proposal]) -> list[ScheduledRequest]:

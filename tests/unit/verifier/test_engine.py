@@ -259,3 +259,30 @@ def test_a_step_that_never_ends_is_noticed(loaded: LoadedModel) -> None:
     assert eventually(lambda: engine._busy_since is None)
     engine.check_health(stuck_after_s=0.0)
     engine.stop()
+
+
+def test_equal_prompts_that_come_together_are_computed_once(loaded: LoadedModel) -> None:
+    engine = make_engine(loaded, max_tokens_per_step=64, started=False)
+    prompt = [3 + i % 400 for i in range(96)]  # more than one step holds
+    sinks = [Collector() for _ in range(4)]
+    for sink in sinks:
+        engine.submit(make_request(prompt, SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)), sink)
+    while not engine.is_idle:
+        engine.run_step()
+    stats = [sink.wait().stats for sink in sinks]
+    assert [one.cached_prompt_tokens for one in stats if one is not None] == [0, 64, 92, 92]
+
+
+@pytest.mark.parametrize("mode", [SpeculationMode.OFF, SpeculationMode.ON])
+def test_speculation_keeps_the_prefix_hits(loaded: LoadedModel, mode: SpeculationMode) -> None:
+    """Each turn of a conversation finds all full blocks of the turns before it, answers included."""
+    engine = make_engine(loaded, ScriptedProposer(random_tree(512)), num_blocks=256)
+    conversation, known = list(PROMPT), 0
+    for turn in range(5):
+        sampling = SamplingParams(temperature=0.8, max_tokens=21, ignore_eos=True)
+        result = run_all(engine, [make_request(conversation, sampling, seed=turn, mode=mode)])[0]
+        assert result.stats is not None
+        assert result.stats.cached_prompt_tokens == known // 4 * 4
+        known = len(conversation) + 20  # the last token's K/V was never computed
+        conversation += [*result.token_ids, 7, 8, 9]
+    engine.stop()
