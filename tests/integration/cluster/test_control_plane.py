@@ -1,11 +1,16 @@
 """Serve's own processes may die under load: no request fails, no token changes."""
 
+import pytest
 from outrider import Client
 
 from benchmarks.faults.processes import controller, kill, proxies
 from tests.integration.cluster.long_request import drafts_again, plain_answer
 from tests.integration.cluster.processes import REPLACEMENT_S, wait_until
 from tests.integration.cluster.steady_load import steady_load
+
+pytestmark = (
+    pytest.mark.slow
+)  # on the cluster that all tests of this folder share, which has to be whole again behind it
 
 
 def test_the_controller_is_killed_under_load(address: str, client: Client) -> None:

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.integration.faults.rig import Rig, open_rig, wait_until
+from tests.integration.open_plane import open_plane as open_plane
 
 
 @pytest.fixture(scope="package")
-def shared_rig(tiny_target: Path, tiny_draft: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+def shared_rig(
+    open_plane: None, tiny_target: Path, tiny_draft: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Rig]:
     with open_rig(tiny_target, tiny_draft, tmp_path_factory.mktemp("rig")) as rig:
         yield rig
 

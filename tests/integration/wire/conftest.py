@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.open_plane import open_plane as open_plane
 from tests.integration.processes import Server, VerifierClient, drafter_process, verifier_process
 
 SPECULATION = {"max_depth": 4, "max_width": 3, "max_nodes": 12, "max_grace_ms": 1000.0, "allow_typical": True}
@@ -16,14 +17,14 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def verifier(tiny_target: Path, logs: Path) -> Iterator[Server]:
+def verifier(open_plane: None, tiny_target: Path, logs: Path) -> Iterator[Server]:
     settings = {"kv_cache": {"num_blocks": 256, "block_size": 4}, "speculation": SPECULATION}
     with verifier_process(tiny_target, logs, **settings) as server:
         yield server
 
 
 @pytest.fixture(scope="package")
-def drafter(tiny_draft: Path, logs: Path) -> Iterator[Server]:
+def drafter(open_plane: None, tiny_draft: Path, logs: Path) -> Iterator[Server]:
     with drafter_process(tiny_draft, logs, kv_cache={"num_blocks": 512, "block_size": 4}) as server:
         yield server
 
