@@ -44,6 +44,14 @@ def test_without_a_key_nothing_is_served(address: str) -> None:
                 assert caught.value.status == "UNAUTHENTICATED"
 
 
+def has_room(client: Client) -> bool:
+    try:
+        client.generate("Once", max_tokens=1)
+    except outrider.OverloadedError:
+        return False
+    return True
+
+
 def test_a_new_key_is_limited_and_a_revoked_one_refused(address: str, serve_config: Path) -> None:
     """The gateway reads the file again by itself; the hint survives the proxy."""
     key = new_key(serve_config, "limited", "--max-concurrent-requests", "1")
@@ -54,6 +62,7 @@ def test_a_new_key_is_limited_and_a_revoked_one_refused(address: str, serve_conf
             with pytest.raises(outrider.OverloadedError, match="the API key limited has 1 requests") as caught:
                 client.generate("Once", max_tokens=2)
             assert caught.value.retry_after_s is not None
+        wait_until(lambda: has_room(client), 30.0)  # the gateway hears a moment later that the stream was left
         with pytest.raises(outrider.RefusedError, match="priority: 0 to 10 are allowed"):
             client.generate("Once", max_tokens=2, priority=-1)
         words = ["keys", "revoke", "limited", "--file", str(serve_config.parent / "keys.yaml")]
