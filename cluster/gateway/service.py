@@ -3,8 +3,8 @@
 import asyncio
 import dataclasses
 import random
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, aclosing
 
 import grpc
 from outrider.v1 import generation_pb2 as pb
@@ -16,6 +16,7 @@ from cluster.gateway.answer import Answer, AnswerContext
 from cluster.gateway.explanation import decision_to_wire
 from cluster.gateway.merge import merged
 from cluster.gateway.model_info import ModelInfo
+from cluster.gateway.places import Places
 from cluster.gateway.progress import AnswerProgress
 from cluster.gateway.replica_pool import ReplicaPool
 from cluster.gateway.stall import StallWatch
@@ -24,8 +25,7 @@ from cluster.router.directory import ReplicaDirectory
 from cluster.router.load import ReplicaLoad
 from cluster.router.membership import ReplicaRecord
 from cluster.router.replica_table import ReplicaKey, key_of
-from workers.core.errors import IncompatibleError, InvalidRequestError, OverloadedError, UnavailableError
-from workers.core.retry_hint import RetryHints
+from workers.core.errors import IncompatibleError, InvalidRequestError, UnavailableError
 from workers.core.seeds import derive_seed
 from workers.rpc.channels import RpcOptions
 from workers.text.chat_template import Message
@@ -68,13 +68,12 @@ class GatewayService:
             timeout_s=config.stall_timeout_ms / 1e3,
         )
         self._model: ModelInfo | None = None
-        self._active = 0
-        self._hints = RetryHints()
+        self._places = Places(clock)
         self.tenants = Tenants(config, clock)
 
     @property
     def active_requests(self) -> int:
-        return self._active
+        return self._places.taken
 
     @property
     def heartbeat_s(self) -> float:
@@ -174,20 +173,9 @@ class GatewayService:
                     ) from error
         raise UnavailableError("no verifier is available yet; try again later")
 
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
+    def _counted(self) -> AbstractContextManager[None]:
         limit = self._config.max_concurrent_requests
-        if self._active >= limit:
-            text = f"this gateway has {limit} requests in progress, its limit; try again later"
-            raise OverloadedError(text, self._hints.refuse(self._clock()))
-        self._active += 1
-        try:
-            yield
-        finally:
-            self._active -= 1
-            self._hints.left(self._clock())
-            if not self._active:
-                self._hints.idle()
+        return self._places.one(limit, f"this gateway has {limit} requests in progress, its limit; try again later")
 
     def _admit(
         self, message: pb.GenerateRequest, prompt: list[int], model: ModelInfo, tenant: Tenant

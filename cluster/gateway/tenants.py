@@ -5,17 +5,17 @@ A tenant is the name of an API key. Without a file of keys there is one tenant, 
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from cluster.config.gateway import GatewayConfig
 from cluster.config.tenancy import KeyLimits
+from cluster.gateway.places import Places
 from cluster.gateway.token_bucket import TokenBucket
 from cluster.security.key_store import KeyStore
 from workers.core.errors import AuthenticationError, OverloadedError, RefusedError
 from workers.core.request import PRIORITY_RANGE, TenantShare
-from workers.core.retry_hint import RetryHints
 
 __all__ = ["Metadata", "Tenant", "Tenants"]
 
@@ -31,15 +31,14 @@ class Tenant:
         self.name = name
         self._share = share
         self._clock = clock
-        self._active = 0
-        self._hints = RetryHints()
+        self._places = Places(clock)
         self._bucket: TokenBucket | None = None
         self.limits = limits
         self.apply(limits)
 
     @property
     def active_requests(self) -> int:
-        return self._active
+        return self._places.taken
 
     @property
     def for_verifiers(self) -> TenantShare:
@@ -60,22 +59,11 @@ class Tenant:
         else:
             self._bucket.change(rate, burst, self._clock())
 
-    @contextmanager
-    def occupied(self) -> Iterator[None]:
+    def occupied(self) -> AbstractContextManager[None]:
         """Count one request while it runs; `OverloadedError` beyond the limit."""
         limit = self.limits.max_concurrent_requests
         allowed = None if limit is None else math.ceil(limit / self._share)
-        if allowed is not None and self._active >= allowed:
-            hint_s = self._hints.refuse(self._clock())
-            raise OverloadedError(f"{self._whose} has {allowed} requests in progress, its limit here", hint_s)
-        self._active += 1
-        try:
-            yield
-        finally:
-            self._active -= 1
-            self._hints.left(self._clock())
-            if not self._active:
-                self._hints.idle()
+        return self._places.one(allowed, f"{self._whose} has {allowed} requests in progress, its limit here")
 
     def begin(self, prompt_tokens: int) -> None:
         """Take the prompt's tokens; `OverloadedError` while the rate does not allow them."""

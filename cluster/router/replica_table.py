@@ -18,7 +18,6 @@ ReplicaKey = tuple[str, int]
 
 COLUMNS = np.dtype(
     [
-        ("alive", np.bool_),
         ("identity", np.uint64),
         ("group", np.int64),  # of replicas with equal block hashes
         ("block_size", np.int64),
@@ -80,10 +79,6 @@ class ReplicaTable:
         found = [slot for slot, one in enumerate(self._records) if one is not None and usable(one)]
         return np.array(found, dtype=np.intp)
 
-    def alive(self) -> npt.NDArray[np.intp]:
-        """Slots in use, ascending."""
-        return np.flatnonzero(self._rows["alive"])
-
     def column(self, name: str, slots: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
         """[slots], a copy."""
         values: npt.NDArray[Any] = self._rows[name][slots]
@@ -96,7 +91,7 @@ class ReplicaTable:
             self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
             self._records += [None] * slot
         row = self._rows[slot]
-        row["alive"], row["group"], row["block_size"] = True, group, record.kv_block_size
+        row["group"], row["block_size"] = group, record.kv_block_size
         row["identity"] = xxhash.xxh3_64_intdigest(record.replica_id.encode())
         self._records[slot] = record
         self._slots[key_of(record)] = slot

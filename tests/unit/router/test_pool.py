@@ -91,7 +91,7 @@ def test_a_report_replaces_what_was_noted() -> None:
     for number in range(4):
         rig.choose(request(fresh(number)))
     slot = rig.pool.table.slot(key_of(rig.records["a"]))
-    slots = rig.pool.table.alive()
+    slots = rig.pool.table.those(lambda one: True)
     assert list(rig.pool.table.requests(slots)) == [2, 2]
     rig.report("a", running_requests=5)  # two of ours, three of other gateways
     assert rig.pool.table.requests(slots)[slot] == 5
@@ -165,7 +165,7 @@ def test_drafters_are_ranked() -> None:
     choice = rig.choose(count=2)
     assert choice.records[0].replica_id == "c"
     assert len(choice.records) == 2
-    assert [rig.pool.table.column("in_flight", rig.pool.table.alive()).sum()] == [1]
+    assert [rig.pool.table.column("in_flight", rig.pool.table.those(lambda one: True)).sum()] == [1]
 
 
 def test_late_drafters_cost_their_lateness() -> None:
