@@ -15,7 +15,7 @@ from benchmarks.simulator.settings import (
 from cluster.autoscaling.model import ReplayModel
 from cluster.autoscaling.replay import PoolBounds, Replay, replay
 from cluster.autoscaling.trace import synthesize
-from cluster.config.autoscaling import AutoscalingSettings, DrafterScaling, RatioBounds
+from cluster.config.autoscaling import AutoscalingSettings, RatioBounds
 
 __all__ = ["SCALE_AUTOSCALING", "fluid", "run_scale", "scale_settings"]
 
@@ -29,7 +29,6 @@ DURATION_S = 1500.0  # the step comes after a tenth
 
 SCALE_AUTOSCALING = AutoscalingSettings(
     interval_s=2.0,
-    drafters=DrafterScaling(target_busy=1.0),  # busy time does not measure load here: docs/simulator.md
     drafters_per_verifier=RatioBounds(min=1.0, max=3.0),
 )
 

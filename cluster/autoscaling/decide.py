@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from cluster.autoscaling.drafting import drafter_wishes, drafting_pays
 from cluster.autoscaling.snapshot import (
     Decision,
     DrafterSignals,
@@ -20,7 +21,7 @@ from cluster.autoscaling.snapshot import (
     VerifierSignals,
 )
 from cluster.autoscaling.steps import Step, bounded, observe, take_step
-from cluster.autoscaling.wishes import Ground, Load, Wish, drafter_wishes, drafting_pays, verifier_wishes
+from cluster.autoscaling.wishes import Ground, Load, Wish, verifier_wishes
 from cluster.config.autoscaling import AutoscalingSettings, PoolScaling, RatioBounds
 
 __all__ = ["decide"]
@@ -83,9 +84,9 @@ def _drafters(
     above = _fresh(snapshot.verifiers, VerifierSignals, settings) if snapshot.verifiers is not None else []
     ground = _ground(pool, state, scaling, len(fresh), now_s)
     ease = Load.of(above, settings.verifiers).ease(ground) if above else 1.0
-    wishes = drafter_wishes(fresh, above, scaling, ground, ease)
+    wishes, known = drafter_wishes(fresh, above, scaling, ground, state.carried, now_s, ease)
     pays, why = drafting_pays(above, scaling, state.pays)
-    state = replace(state, pays=pays)
+    state = replace(state, pays=pays, carried=known)
     if not pays:
         wishes = {"acceptance": Wish(0.0, f"drafting does not pay: {why}")}
     decision, state = _stepped(pool, state, scaling, wishes, missing, settings, now_s)

@@ -28,7 +28,9 @@ class ReplayModel(Settings):
     itl_ms: float = Field(25.0, ge=0.0, le=3.6e6, description="Time between tokens on an idle verifier")
     verifier_start_s: float = Field(120.0, ge=0.0, le=86_400.0, description="From the decision to the first request")
     drafter_start_s: float = Field(30.0, ge=0.0, le=86_400.0, description="The same for drafters")
-    requests_per_drafter: float = Field(16.0, gt=0.0, le=4096.0, description="Requests that keep one drafter busy")
+    requests_per_drafter: float = Field(
+        16.0, gt=0.0, le=4096.0, description="Requests for which one drafter has drafts in time"
+    )
     max_sessions: int = Field(64, ge=1, le=4096, description="Sessions of one drafter")
     accepted_per_tree: float = Field(1.5, ge=0.0, le=64.0, description="Where the trace does not say it")
     window_s: float = Field(60.0, ge=1.0, le=3600.0, description="Over which replicas report")

@@ -72,6 +72,15 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class Carried:
+    """Sessions for which one drafter has drafts in time, as was seen at `at_s`."""
+
+    sessions: float
+    at_s: float
+    why: str
+
+
+@dataclass(frozen=True)
 class PoolState:
     """What a pool's decision remembers."""
 
@@ -85,6 +94,7 @@ class PoolState:
     ready_since_s: float | None = None
     drained_s: float | None = None  # when a queue was last seen draining
     pays: bool = True  # drafters only
+    carried: Carried | None = None  # drafters only; None: they were never too slow
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How many replicas each signal asks for.
+"""How many verifiers each signal asks for, and what wishes of both pools stand on.
 
 A wish is *absolute* when it is load divided by what one replica carries: it can be believed at any time, replicas that
 are starting included. It is *relative* when it only compares ("latency is 1.4 times its target, so 1.4 times the
@@ -8,17 +8,16 @@ forgotten.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cluster.autoscaling.snapshot import DrafterSignals, VerifierSignals
-from cluster.config.autoscaling import DrafterScaling, VerifierScaling
+from cluster.autoscaling.snapshot import VerifierSignals
+from cluster.config.autoscaling import VerifierScaling
 
-__all__ = ["Ground", "Load", "Wish", "drafter_wishes", "drafting_pays", "verifier_wishes"]
+__all__ = ["MAX_RATIO", "MIN_SAMPLES", "Ground", "Load", "Wish", "verifier_wishes"]
 
 MIN_SAMPLES = 8.0  # requests, or trees per replica, below which a quotient says nothing
 MAX_RATIO = 4.0  # no signal asks for more than so many times the replicas that run
-PAYS_AGAIN = 1.25  # times min_accepted_per_tree, until a pool that does not pay is believed to pay again
 RISING_SIGMAS = 3.0  # how far arrivals may exceed completions by chance, in standard deviations
 FALLING_SIGMAS = 1.0  # and the other way round, where a mistake costs nothing
 
@@ -33,13 +32,15 @@ class Ground:
     starting: bool = False  # more are on their way
     calm: bool = True  # and no queue was draining all that time: latencies are those of today's load
 
-    def relative(self, replicas: float, *, latency: bool = False) -> float:
-        """Bounded, and not above the present target while replicas come and go.
+    @property
+    def steady(self) -> bool:
+        """Latencies wait for starting replicas too: they grow with a queue, not with the load."""
+        return self.settled and not self.starting and self.calm
 
-        Latencies wait for starting replicas too: they grow with a queue, not with the load.
-        """
+    def relative(self, replicas: float, *, latency: bool = False) -> float:
+        """Bounded, and not above the present target while replicas come and go."""
         bounded = min(replicas, MAX_RATIO * self.running)
-        trusted = self.settled and not (latency and (self.starting or not self.calm))
+        trusted = self.steady if latency else self.settled
         return bounded if trusted else min(bounded, float(self.target))
 
 
@@ -152,53 +153,3 @@ def _latency_wishes(
             wish, text = most, f"{text}, but more replicas would lie idle"
         wishes[name] = Wish(ground.relative(wish, latency=True), text)
     return wishes
-
-
-def drafter_wishes(
-    signals: Sequence[DrafterSignals],
-    verifiers: Sequence[VerifierSignals],
-    scaling: DrafterScaling,
-    ground: Ground,
-    ease: float = 1.0,
-) -> dict[str, Wish]:
-    """As `verifier_wishes`; `verifiers`: fresh signals of theirs, may be empty; `ease`: `Load.ease` of them."""
-    count = len(signals)
-    sessions = ease * sum(one.sessions for one in signals)
-    busy = ease * sum(one.busy for one in signals)
-    per_replica = max(1.0, sum(one.max_sessions for one in signals) / count)
-    wishes = {
-        "sessions": Wish(sessions / (per_replica * scaling.target_session_usage), f"{sessions:.0f} sessions"),
-        "busy": Wish(busy / scaling.target_busy, f"busy {busy / count:.0%} of the time"),
-    }
-    most = busy / scaling.min_busy
-    for name, ratio, why in _demand(verifiers, scaling):
-        wish, text = count * ratio, why
-        if wish > most:
-            wish, text = most, f"{why}, but more drafters would lie idle"
-        wishes[name] = Wish(ground.relative(wish, latency=True), text)
-    return wishes
-
-
-def drafting_pays(verifiers: Sequence[VerifierSignals], scaling: DrafterScaling, before: bool) -> tuple[bool, str]:
-    """Whether drafted tokens are accepted often enough; as `before` when too few trees were verified to say."""
-    trees = sum(one.trees for one in verifiers)
-    if trees < MIN_SAMPLES * max(1, len(verifiers)):
-        return before, "too few trees were verified to say whether drafting pays"
-    accepted = sum(one.accepted for one in verifiers) / trees
-    needed = scaling.min_accepted_per_tree * (1.0 if before else PAYS_AGAIN)
-    return accepted >= needed, f"{accepted:.2f} draft tokens accepted per tree, {needed:.2f} needed"
-
-
-def _demand(verifiers: Sequence[VerifierSignals], scaling: DrafterScaling) -> Iterator[tuple[str, float, str]]:
-    """Signals that verifiers have of their drafters: how many times the drafters each of them asks for."""
-    demanded = sum(one.demanded_nodes for one in verifiers)
-    proposals = sum(one.proposals for one in verifiers)
-    if demanded >= MIN_SAMPLES:
-        share = min(1.0, sum(one.delivered_nodes for one in verifiers) / demanded)
-        if share < scaling.min_delivery:
-            ratio = scaling.min_delivery / max(share, scaling.min_delivery / MAX_RATIO)
-            yield "delivery", ratio, f"{share:.0%} of the demanded nodes delivered"
-    if proposals >= MIN_SAMPLES:
-        late = min(1.0, sum(one.late for one in verifiers) / proposals)
-        if late > scaling.max_late:
-            yield "lateness", late / scaling.max_late, f"{late:.0%} of the proposals late"

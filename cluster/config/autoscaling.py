@@ -162,10 +162,9 @@ class VerifierScaling(PoolScaling):
 
 
 class DrafterScaling(PoolScaling):
-    """Drafters: sessions, busy time, what is delivered of what verifiers demand, and whether it is accepted."""
+    """Drafters: sessions, what is delivered of what verifiers demand, and whether it is accepted."""
 
     target_session_usage: float = Field(0.75, gt=0.0, le=1.0, description="Sessions as a share of max_sessions")
-    target_busy: float = Field(0.7, gt=0.0, le=1.0, description="Share of the time in which a drafter computes")
     min_delivery: float = Field(
         0.5, ge=0.0, le=1.0, description="Delivered / demanded nodes at the verifiers; below it drafters are too slow"
     )
@@ -176,8 +175,14 @@ class DrafterScaling(PoolScaling):
         0.3,
         gt=0.0,
         le=1.0,
-        description="Delivery and lateness ask for no more replicas than would bring busy time down to this: beyond "
-        "it the delay lies elsewhere",
+        description="Delivery and lateness ask for no more replicas than would bring the share of the time in which "
+        "drafters compute down to this: beyond it the delay lies elsewhere",
+    )
+    relearn_s: float = Field(
+        3600.0,
+        ge=60.0,
+        le=604_800.0,
+        description="At how many sessions drafters were too slow is known for so long; then a quarter more is tried",
     )
     min_accepted_per_tree: float = Field(
         0.25,
@@ -186,15 +191,6 @@ class DrafterScaling(PoolScaling):
         description="Accepted draft tokens per verified tree; below it drafting does not pay and the pool shrinks to "
         "its floor; 0 = never",
     )
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.min_busy > self.target_busy:
-            raise ValueError(
-                f"min_busy ({self.min_busy:g}) must not exceed target_busy ({self.target_busy:g}): delivery and "
-                "lateness could then never ask for a replica"
-            )
-        return self
 
 
 class RatioBounds(Settings):

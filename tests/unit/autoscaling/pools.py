@@ -1,12 +1,25 @@
-"""Snapshots for tests: pools of equal replicas."""
+"""Snapshots for tests, pools of equal replicas, and what is decided for them."""
 
 from typing import Any
 
-from cluster.autoscaling.snapshot import DrafterSignals, PoolView, Snapshot, VerifierSignals
+from cluster.autoscaling.decide import decide
+from cluster.autoscaling.snapshot import (
+    Decision,
+    DrafterSignals,
+    PoolState,
+    PoolView,
+    Snapshot,
+    State,
+    VerifierSignals,
+)
+from cluster.config.autoscaling import AutoscalingSettings
 
-__all__ = ["SEATS", "drafter", "pool", "snapshot", "verifier"]
+__all__ = ["AT_ONCE", "NOW_S", "SEATS", "SETTLED", "decided", "drafter", "pool", "quick", "snapshot", "verifier"]
 
 SEATS = 32
+NOW_S = 1000.0
+SETTLED = PoolState(ready=4, ready_since_s=0.0)
+AT_ONCE = {"window_s": 0, "period_s": 0, "max_replicas": 1000, "max_percent": 100}
 
 
 def verifier(**values: Any) -> VerifierSignals:
@@ -26,3 +39,20 @@ def pool(signals: Any, current: int = 4, *, target: int | None = None, low: int 
 
 def snapshot(now_s: float, verifiers: PoolView | None, drafters: PoolView | None = None) -> Snapshot:
     return Snapshot(now_s, verifiers, drafters)
+
+
+def quick(**more: Any) -> AutoscalingSettings:
+    """Without windows and step limits: what is wanted is done."""
+    verifiers = {"up": AT_ONCE, "down": AT_ONCE, **more.pop("verifiers", {})}
+    drafters = {"up": AT_ONCE, "down": AT_ONCE, **more.pop("drafters", {})}
+    return AutoscalingSettings.model_validate({"verifiers": verifiers, "drafters": drafters, **more})
+
+
+def decided(
+    verifiers: PoolView | None,
+    drafters: PoolView | None = None,
+    settings: AutoscalingSettings | None = None,
+    state: State | None = None,
+) -> Decision:
+    state = state or State(SETTLED, SETTLED)
+    return decide(snapshot(NOW_S, verifiers, drafters), settings or quick(), state)

@@ -29,7 +29,7 @@ BUSY = {
     ("arrived", "finished", "refused", "demanded_nodes", "delivered_nodes", "proposals", "late", "trees", "accepted"),
     0.0,
 )
-DRAFTING = {"sessions": 10.0, "max_sessions": 64.0, "busy": 1.0}
+DRAFTING = {"sessions": 64.0, "max_sessions": 64.0, "busy": 1.0}
 AT_ONCE = {"window_s": 0, "period_s": 0, "max_replicas": 100, "max_percent": 100}
 SETTINGS = {kind: {"up": AT_ONCE, "down": AT_ONCE} for kind in ("verifiers", "drafters")}
 

@@ -8,40 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.autoscaling.decide import decide
-from cluster.autoscaling.snapshot import Decision, PoolState, PoolView, State
+from cluster.autoscaling.snapshot import PoolState, PoolView, State
 from cluster.config.autoscaling import AutoscalingSettings
-from tests.unit.autoscaling.pools import drafter, pool, snapshot, verifier
-
-NOW_S = 1000.0
-SETTLED = PoolState(ready=4, ready_since_s=0.0)
-AT_ONCE = {"window_s": 0, "period_s": 0, "max_replicas": 1000, "max_percent": 100}
-
-
-def quick(**more: Any) -> AutoscalingSettings:
-    """Without windows and step limits: what is wanted is done."""
-    verifiers = {"up": AT_ONCE, "down": AT_ONCE, **more.pop("verifiers", {})}
-    drafters = {"up": AT_ONCE, "down": AT_ONCE, **more.pop("drafters", {})}
-    return AutoscalingSettings.model_validate({"verifiers": verifiers, "drafters": drafters, **more})
-
-
-def decided(
-    verifiers: PoolView | None,
-    drafters: PoolView | None = None,
-    settings: AutoscalingSettings | None = None,
-    state: State | None = None,
-) -> Decision:
-    state = state or State(SETTLED, SETTLED)
-    return decide(snapshot(NOW_S, verifiers, drafters), settings or quick(), state)
+from tests.unit.autoscaling.pools import AT_ONCE, NOW_S, decided, drafter, pool, quick, snapshot, verifier
 
 
 def verifier_target(signals: Any, settings: AutoscalingSettings | None = None, **more: Any) -> int:
     decision = decided(pool(signals, **more), settings=settings).verifiers
-    assert decision is not None
-    return decision.target
-
-
-def drafter_target(signals: Any, above: Any, settings: AutoscalingSettings | None = None) -> int:
-    decision = decided(pool(above), pool(signals), settings).drafters
     assert decision is not None
     return decision.target
 
@@ -102,55 +75,6 @@ def test_latencies_wait_until_replicas_have_started_and_settled() -> None:
 def test_what_is_starting_is_not_asked_for_twice() -> None:
     """Running requests need 8 replicas, of which 4 are on their way."""
     assert verifier_target(verifier(running=32, waiting=20, arrived=60, finished=30), target=8) == 8
-
-
-@pytest.mark.parametrize(
-    ("signals", "above", "expected"),
-    [
-        (drafter(busy=0.7), {}, 4),
-        (drafter(busy=1.0), {}, 6),
-        (drafter(busy=0.1, sessions=4), {}, 1),
-        (drafter(sessions=64, busy=0.1), {}, 6),
-        (drafter(busy=0.7), {"demanded_nodes": 100, "delivered_nodes": 60}, 4),
-        (drafter(busy=0.7), {"demanded_nodes": 100, "delivered_nodes": 25}, 8),
-        (drafter(busy=0.7), {"proposals": 100, "late": 60}, 8),
-        (drafter(busy=0.7), {"proposals": 100, "late": 20}, 4),
-        (drafter(busy=0.3), {"proposals": 100, "late": 100}, 4),  # more would lie idle: the network is slow
-        (drafter(busy=1.0), {"trees": 100, "accepted": 10}, 1),  # does not pay
-        (drafter(busy=1.0), {"trees": 100, "accepted": 100}, 6),
-        (drafter(busy=1.0), {"trees": 1, "accepted": 0}, 6),  # too few to say
-    ],
-)
-def test_drafters(signals: Any, above: dict[str, float], expected: int) -> None:
-    assert drafter_target(signals, verifier(running=20, **above)) == expected
-
-
-def test_a_pool_that_does_not_pay_comes_back_only_when_it_clearly_does() -> None:
-    before = State(SETTLED, PoolState(ready=4, ready_since_s=0.0, pays=False))
-    for accepted, expected in ((30, 1), (32, 6)):  # per 100 trees; 25 needed, 25 % more to be believed again
-        above = pool(verifier(running=20, trees=100, accepted=accepted))
-        decision = decided(above, pool(drafter(busy=1.0)), state=before).drafters
-        assert decision is not None
-        assert decision.target == expected, decision.reasons
-
-
-def test_the_ratio_is_bounded_and_the_pools_bounds_come_first() -> None:
-    few = quick(drafters_per_verifier={"min": 2})
-    assert drafter_target(drafter(busy=0.1), verifier(running=24), few) == 8
-    many = quick(drafters_per_verifier={"max": 1})
-    assert drafter_target(drafter(busy=1.0), verifier(running=24), many) == 4
-    narrow = decided(pool(verifier(running=24)), pool(drafter(busy=0.1), high=5), few).drafters
-    assert narrow is not None
-    assert narrow.target == 5
-    assert "at least 2 for each of 4 verifiers" in narrow.reasons[-1]
-
-
-def test_drafters_for_verifiers_that_are_to_come() -> None:
-    settings = quick(drafters_per_verifier={"min": 1})
-    decision = decided(pool(verifier(running=32)), pool(drafter(busy=0.7)), settings)
-    assert decision.verifiers is not None
-    assert decision.drafters is not None
-    assert (decision.verifiers.target, decision.drafters.target) == (6, 6)
 
 
 def test_nothing_known_holds() -> None:
@@ -230,7 +154,7 @@ def test_dry_run_says_it_and_does_nothing() -> None:
 
 
 def test_a_pool_that_is_not_there_is_not_decided() -> None:
-    decision = decided(None, pool(drafter(busy=1.0)))
+    decision = decided(None, pool(drafter(sessions=64)))
     assert decision.verifiers is None
     assert decision.drafters is not None
     assert decision.drafters.target == 6

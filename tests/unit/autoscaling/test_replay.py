@@ -54,9 +54,13 @@ def test_a_load_step_is_followed_without_swinging(rate: float, start_s: float) -
     trace = synthesize("step", base=rate, peak=3 * rate, duration_s=3600.0)
     result = run(trace, first=first, model={"verifier_start_s": start_s})
     assert result.overshoot <= 0.15
-    assert all(count <= 1 for count in reversals(result).values())
+    assert reversals(result)["verifiers"] == 0
+    assert (
+        reversals(result)["drafters"] <= 2
+    )  # down until what one carries is known, up with the load, the backlog done
     last = result.rows[-600:]
     assert {row.verifier_target for row in last} == {last[0].verifier_target}
+    assert {row.drafter_target for row in last} == {last[0].drafter_target}
     assert 0.9 * result.most_needed <= last[0].verifier_target
     assert all(row.waiting == 0 for row in last)
 
@@ -70,7 +74,7 @@ def test_after_a_spike_it_comes_down_again() -> None:
 
 def test_a_day_goes_up_and_down_once() -> None:
     result = run(synthesize("diurnal", base=5.0, peak=50.0, duration_s=20_000.0), first=3)
-    assert reversals(result) == {"verifiers": 1, "drafters": 1}
+    assert reversals(result) == {"verifiers": 1, "drafters": 2}  # these first shrink until what one carries is known
     assert result.refused == 0
     fixed = max(row.verifiers for row in result.rows) * result.rows[-1].time_s
     assert result.pools()[0].replica_s < 0.7 * fixed

@@ -67,7 +67,6 @@ def refused(values: dict[str, Any], message: str) -> None:
             {"autoscaling": {"verifiers": {"target_utilization": 0.2}}},
             r"min_latency_utilization \(0.25\) must not exceed",
         ),
-        ({"autoscaling": {"drafters": {"target_busy": 0.2}}}, r"min_busy \(0.3\) must not exceed target_busy \(0.2\)"),
         ({"autoscaling": {"verifiers": {"down": {"max_percent": 200}}}}, "less than or equal to 100"),
         ({"autoscaling": {"stale_after_s": float("inf")}}, "less than or equal to 3600"),
     ],
