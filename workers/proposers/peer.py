@@ -25,7 +25,9 @@ class Peer:
     generation: int = 0
     drafter: DrafterIdentity | None = None
     sessions: set[int] = field(default_factory=set)
-    strikes: int = 0  # waits in vain since it last sent anything
+    strikes: int = 0  # since it last sent anything: one wait in vain, and each further time as long as that
+    struck_s: float = 0.0
+    wait_s: float = 0.0  # how long the wait in vain was
     lateness: Lateness = field(default_factory=Lateness)
     frame: pb.VerifierFrame = field(default_factory=pb.VerifierFrame)
 
@@ -49,6 +51,9 @@ class Peer:
         self.frame = pb.VerifierFrame()
         lost, self.sessions = self.sessions, set()
         return lost
+
+    def strike(self, now_s: float, wait_s: float) -> None:
+        self.strikes, self.struck_s, self.wait_s = self.strikes + 1, now_s, wait_s
 
     def record_response(self, took_s: float | None) -> None:
         if took_s is not None:

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 class RemoteOptions:
     """When to give up on drafters."""
 
-    max_strikes: int = 3  # waits in vain, of a session or a drafter, until it is no longer waited for
+    max_strikes: int = 3  # waits in vain until a session is no longer waited for, or a drafter counts as silent
     idle_s: float = 60.0  # a drafter without sessions is disconnected after this
     over_capacity_s: float = 1.0  # before a drafter that was full is asked again for the same request
     patience_s: float = 1.0  # a drafter that is being connected for the first time is worth this delay
@@ -92,9 +92,10 @@ class RemoteProposer:
 
     def flush(self) -> None:
         self._read_inbox()
+        now = self._clock()
+        self._strike_again(now)
         self._leave_silent_peers()
         self._attach_sessions()
-        now = self._clock()
         for peer in list(self._peers.values()):
             told = [m.session_id for m in peer.frame.opens] + [m.session_id for m in peer.frame.commits]
             if peer.send() or peer.sessions:
@@ -117,7 +118,7 @@ class RemoteProposer:
             remaining_s = timeout_s - (self._clock() - started_s)
             if remaining_s <= 0 or not self._inbox.wait(remaining_s):
                 if timeout_s > 0:
-                    self._strike(missing)
+                    self._strike(missing, timeout_s)
                 return
 
     def collect(self, wants: Mapping[int, Want]) -> dict[int, Proposal]:
@@ -236,20 +237,24 @@ class RemoteProposer:
         session = self._sessions.get(key)
         if session is None or session.address is None or session.paused or want.budget.max_nodes == 0:
             return None
-        patient = session.strikes < self._options.max_strikes and not self._silent(self._peers[session.address])
+        patient = session.strikes < self._options.max_strikes and not self._peers[session.address].strikes
         return session if session.told(want) and patient and not session.has(want) else None
 
-    def _strike(self, missing: Iterable[RemoteSession]) -> None:
-        peers = set[Peer]()
+    def _strike(self, missing: Iterable[RemoteSession], wait_s: float) -> None:
+        """Until it is heard of again, a drafter has no step wait for it a second time."""
         for session in missing:
             session.strikes += 1
-            if session.address is not None:
-                peers.add(self._peers[session.address])
-        for peer in peers:
-            peer.strikes += 1
-            if peer.strikes == self._options.max_strikes:
-                self.counters.silences += 1
-                _log.warning("drafter %s is silent and no longer waited for", peer.address)
+        for peer in {self._peers[session.address] for session in missing if session.address is not None}:
+            peer.strike(self._clock(), wait_s)
+
+    def _strike_again(self, now_s: float) -> None:
+        for peer in self._peers.values():
+            owes = any(self._sessions[key].awaiting for key in peer.sessions)
+            if peer.strikes and owes and not self._silent(peer) and now_s - peer.struck_s >= peer.wait_s:
+                peer.strike(now_s, peer.wait_s)
+                if self._silent(peer):
+                    self.counters.silences += 1
+                    _log.warning("drafter %s is silent, its requests leave it when there is another", peer.address)
 
     # What arrived
 

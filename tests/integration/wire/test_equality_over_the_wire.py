@@ -193,12 +193,14 @@ def test_a_frozen_drafter_costs_a_bounded_delay_and_moves_on(
     with drafter_process(tiny_draft, logs) as frozen:
         client.generate(request(PROMPTS[0], SAMPLED, at(frozen), seed=0))  # connected
         frozen.freeze()
-        started = time.monotonic()
-        answer = client.generate(request(PROMPTS[3], SAMPLED, at(frozen) + at(drafter), seed=3))
-        took_s = time.monotonic() - started
-    assert answer.token_ids == plain["sampled"][3].token_ids
-    assert took_s < 3 * MAX_GRACE_S + 5, "three strikes of max_grace_ms, then it is not waited for"
-    assert answer.stats.drafter_changes >= 1
+        changes, deadline_s = 0, time.monotonic() + 20
+        while not changes:  # an answer may be over before it is sure that the drafter is silent
+            started_s = time.monotonic()
+            assert started_s < deadline_s, "the request never left the frozen drafter"
+            answer = client.generate(request(PROMPTS[3], SAMPLED, at(frozen) + at(drafter), seed=3))
+            assert answer.token_ids == plain["sampled"][3].token_ids
+            assert time.monotonic() - started_s < MAX_GRACE_S + 5, "one wait of max_grace_ms, not more"
+            changes = answer.stats.drafter_changes
 
 
 def test_a_client_that_vanishes_frees_its_blocks_within_a_second(client: VerifierClient, drafter: Server) -> None:

@@ -125,11 +125,18 @@ class Running:
 
 
 def run_request(
-    proposer: Proposer, request: GenerationRequest, sequence: list[int], *, timeout_s: float = 0.5, key: int = 1
+    proposer: Proposer,
+    request: GenerationRequest,
+    sequence: list[int],
+    *,
+    timeout_s: float = 0.5,
+    key: int = 1,
+    step_s: float = 0.0,
 ) -> Running:
-    """Run a request to its end."""
+    """Run a request to its end; a step takes `step_s` beside its wait."""
     running = Running(proposer, request, sequence, key).open()
     while not running.done:
         running.step(timeout_s)
+        time.sleep(step_s)
     running.close()
     return running
