@@ -92,27 +92,27 @@ def replicas(application: str, deployment: str) -> list[psutil.Process]:
     return found
 
 
-def titled(title: str) -> list[psutil.Process]:
-    """Processes below this one with `title` in their command line; Ray names a worker after its actor's class.
+def titled(title: str, below: int | None = None) -> list[psutil.Process]:
+    """Processes below this one, or below `below`, with `title` in their command line.
 
-    So a rank of a tensor-parallel group is found by the name of its actor's class.
+    Ray names a worker after its actor's class: so a rank of a tensor-parallel group is found, too.
     """
     found = []
-    for process in psutil.Process().children(recursive=True):
+    for process in psutil.Process(below).children(recursive=True):
         with suppress(*GONE):
             if process.status() != psutil.STATUS_ZOMBIE and any(title in word for word in process.cmdline()):
                 found.append(process)
     return found
 
 
-def controller() -> list[psutil.Process]:
+def controller(below: int | None = None) -> list[psutil.Process]:
     """Serve's controller."""
-    return titled("ray::ServeController")
+    return titled("ray::ServeController", below)
 
 
-def proxies() -> list[psutil.Process]:
+def proxies(below: int | None = None) -> list[psutil.Process]:
     """Serve's proxies, one on each node that has them."""
-    return titled("ray::ProxyActor")
+    return titled("ray::ProxyActor", below)
 
 
 def raylets() -> list[psutil.Process]:
