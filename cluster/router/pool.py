@@ -16,8 +16,8 @@ from cluster.router.load import ReplicaLoad
 from cluster.router.membership import ReplicaRecord
 from cluster.router.policies.base import RoutingPolicy, cheapest_first, total_of
 from cluster.router.prefix_index import PrefixIndex
-from cluster.router.replica_table import ReplicaKey, ReplicaTable, key_of
-from cluster.router.snapshot import Costs, Floats, PoolSnapshot, RequestShape
+from cluster.router.replica_table import ReplicaKey, ReplicaTable, key_of, requests_of
+from cluster.router.snapshot import Costs, Floats, Ints, PoolSnapshot, RequestShape
 from workers.core.errors import InternalError
 
 __all__ = ["RoutingPool"]
@@ -141,26 +141,25 @@ class RoutingPool:
         )
 
     def _snapshot(self, request: RoutedRequest, slots: Slots) -> PoolSnapshot:
-        table = self.table
+        rows = self.table.rows(slots)
         home = self._sessions.get(request.key) if request.session_id else None
         return PoolSnapshot(
-            identity=table.column("identity", slots),
-            cached_tokens=self._cached_tokens(request, slots),
-            requests=table.requests(slots),
-            seats=np.maximum(table.column("max_running_requests", slots), 1),
-            waiting_tokens=table.column("waiting_tokens", slots) + table.column("unreported_tokens", slots),
-            prefill_tokens_per_s=table.column("prefill_tokens_per_s", slots),
-            response_ms=table.column("response_ms", slots),
-            block_size=table.column("block_size", slots),
-            free_blocks=table.column("free_kv_blocks", slots),
-            total_blocks=table.column("total_kv_blocks", slots),
-            last_chosen=table.column("last_chosen", slots),
-            session_home=slots == (table.slot(home) if home is not None else None),
+            identity=rows["identity"],
+            cached_tokens=self._cached_tokens(request, slots, rows["group"]),
+            requests=requests_of(rows),
+            seats=np.maximum(rows["max_running_requests"], 1),
+            waiting_tokens=rows["waiting_tokens"] + rows["unreported_tokens"],
+            prefill_tokens_per_s=rows["prefill_tokens_per_s"],
+            response_ms=rows["response_ms"],
+            block_size=rows["block_size"],
+            free_blocks=rows["free_kv_blocks"],
+            total_blocks=rows["total_kv_blocks"],
+            last_chosen=rows["last_chosen"],
+            session_home=slots == (self.table.slot(home) if home is not None else None),
         )
 
-    def _cached_tokens(self, request: RoutedRequest, slots: Slots) -> npt.NDArray[np.int64]:
-        """[slots]: tokens of the prompt in blocks that the replica is believed to hold."""
-        groups = self.table.column("group", slots)
+    def _cached_tokens(self, request: RoutedRequest, slots: Slots, groups: Ints) -> Ints:
+        """[slots]: tokens of the prompt in blocks that the replica is believed to hold; `groups`: the replica's."""
         cached = np.zeros(len(slots), dtype=np.int64)
         for (fingerprint, block_size), number in self._groups.items():
             if len(self._groups) > 1 and not (groups == number).any():

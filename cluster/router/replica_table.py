@@ -11,7 +11,7 @@ import xxhash
 from cluster.router.load import ReplicaLoad
 from cluster.router.membership import ReplicaRecord
 
-__all__ = ["ReplicaKey", "ReplicaTable", "key_of"]
+__all__ = ["ReplicaKey", "ReplicaTable", "key_of", "requests_of"]
 
 ReplicaKey = tuple[str, int]
 """Id and incarnation: a restarted process is another replica, even under the same id."""
@@ -79,10 +79,9 @@ class ReplicaTable:
         found = [slot for slot, one in enumerate(self._records) if one is not None and usable(one)]
         return np.array(found, dtype=np.intp)
 
-    def column(self, name: str, slots: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
-        """[slots], a copy."""
-        values: npt.NDArray[Any] = self._rows[name][slots]
-        return values
+    def rows(self, slots: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+        """[slots] of COLUMNS, a copy."""
+        return self._rows[slots]
 
     def add(self, record: ReplicaRecord, group: int) -> int:
         """A new replica; its slot."""
@@ -130,10 +129,9 @@ class ReplicaTable:
         row["in_flight"] -= 1
         row["unreported"] = max(0, row["unreported"] - 1)
 
-    def requests(self, slots: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
-        """[slots]: at the replicas, as far as known. Reports lag behind; what this gateway has there is certain."""
-        rows = self._rows[slots]
-        counted: npt.NDArray[np.int64] = np.maximum(
-            rows["running_requests"] + rows["waiting_requests"] + rows["unreported"], rows["in_flight"]
-        )
-        return counted
+
+def requests_of(rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """[rows]: at the replicas, as far as known. Reports lag behind; what this gateway has there is certain."""
+    reported = rows["running_requests"] + rows["waiting_requests"] + rows["unreported"]
+    counted: npt.NDArray[np.int64] = np.maximum(reported, rows["in_flight"])
+    return counted

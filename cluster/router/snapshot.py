@@ -5,6 +5,7 @@ Arrays rather than objects, because a choice among a thousand replicas may take 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +46,18 @@ class PoolSnapshot:
     total_blocks: Ints  # 0 = unknown
     last_chosen: Ints  # number of this gateway's choice that took it last; 0 = never
     session_home: Bools  # it took the session's latest request
+
+    @cached_property
+    def usual_prefill_tokens_per_s(self) -> float:
+        """The median of what is known, else 0.
+
+        Replicas of a pool are alike, and what one measures depends on its prompts: one that finds most of them in its
+        cache computes short rests, slowly for each token, and would be punished for its cache.
+        """
+        known = np.sort(self.prefill_tokens_per_s[self.prefill_tokens_per_s > 0])
+        if not len(known):
+            return 0.0
+        return float(known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2  # np.median takes a third of a choice
 
     def __len__(self) -> int:
         return len(self.identity)

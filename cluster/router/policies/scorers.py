@@ -85,11 +85,4 @@ def lateness_ms() -> Scorer:
 
 
 def _tokens_per_ms(pool: PoolSnapshot, default_tokens_per_s: float) -> float:
-    """One rate for the whole pool, the median. Replicas of a pool are alike, and what one measures depends on its
-    prompts: one that finds most of them in its cache computes short rests, slowly for each token, and would be punished
-    for its cache."""
-    known = np.sort(pool.prefill_tokens_per_s[pool.prefill_tokens_per_s > 0])
-    if not len(known):
-        return default_tokens_per_s / 1e3
-    middle = known[(len(known) - 1) // 2] + known[len(known) // 2]  # np.median takes a third of a whole choice
-    return float(middle) / 2e3
+    return (pool.usual_prefill_tokens_per_s or default_tokens_per_s) / 1e3

@@ -70,7 +70,7 @@ async def play(script: Script, expected: set[int], check: Callable[[KvFollower, 
     """Follow until the index holds `expected` and the whole script has been played."""
     service, rig = Scripted(script), Rig(())
     async with follow(service, rig) as follower:
-        await _until(lambda: not service.script and rig.pool.index._blocks.get(0, set()) == expected)
+        await _until(lambda: not service.script and rig.pool.index._held.get(0, set()) == expected)
         if check is not None:
             check(follower, rig)
     return service

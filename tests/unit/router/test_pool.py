@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from cluster.router.load import ReplicaLoad
-from cluster.router.replica_table import key_of
+from cluster.router.replica_table import key_of, requests_of
 from tests.unit.router.pools import Rig, record, request
 from workers.core.errors import InternalError
 
@@ -92,11 +92,11 @@ def test_a_report_replaces_what_was_noted() -> None:
         rig.choose(request(fresh(number)))
     slot = rig.pool.table.slot(key_of(rig.records["a"]))
     slots = rig.pool.table.those(lambda one: True)
-    assert list(rig.pool.table.requests(slots)) == [2, 2]
+    assert list(requests_of(rig.pool.table.rows(slots))) == [2, 2]
     rig.report("a", running_requests=5)  # two of ours, three of other gateways
-    assert rig.pool.table.requests(slots)[slot] == 5
+    assert requests_of(rig.pool.table.rows(slots))[slot] == 5
     rig.report("a", running_requests=0)  # not there yet
-    assert rig.pool.table.requests(slots)[slot] == 2
+    assert requests_of(rig.pool.table.rows(slots))[slot] == 2
 
 
 def test_a_session_stays_where_it_was() -> None:
@@ -165,7 +165,7 @@ def test_drafters_are_ranked() -> None:
     choice = rig.choose(count=2)
     assert choice.records[0].replica_id == "c"
     assert len(choice.records) == 2
-    assert [rig.pool.table.column("in_flight", rig.pool.table.those(lambda one: True)).sum()] == [1]
+    assert rig.pool.table.rows(rig.pool.table.those(lambda one: True))["in_flight"].sum() == 1
 
 
 def test_late_drafters_cost_their_lateness() -> None:
