@@ -100,7 +100,7 @@ def expected(models: Models) -> Answers:
     return found
 
 
-@pytest.fixture(scope="module", params=[2, 3])
+@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.slow)])
 def shared(models: Models, request: pytest.FixtureRequest) -> Iterator[LoadedModel]:
     loaded = load_shared(models.target, request.param)
     yield loaded

@@ -122,6 +122,7 @@ def test_it_follows_the_load(
     assert "scales TargetVerifier from 2 to 1" in controller_log()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_dry_run_says_it_and_does_nothing(
     nodes: LocalCluster, address: str, tmp_path: Path, tiny_target: Path, tiny_draft: Path

@@ -79,6 +79,7 @@ def speculating(target: Path, kind: str, settings: dict[str, Any], name: str = "
     return content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["draft", "medusa", "medusa2", "layerskip"])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_the_text_is_that_of_plain_decoding(served: str, name: str, temperature: float) -> None:

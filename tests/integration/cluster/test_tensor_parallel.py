@@ -115,7 +115,7 @@ def rank_of(deployment: str) -> psutil.Process:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("deployment", ["TargetVerifier", "DraftProposer"])
+@pytest.mark.parametrize("deployment", ["TargetVerifier", pytest.param("DraftProposer", marks=pytest.mark.slow)])
 def test_kill_9_of_a_rank_under_load_loses_nothing(client: Client, expected: list[int], deployment: str) -> None:
     """Both verifiers are at work: what one leaves, the other takes up."""
     with ThreadPoolExecutor(4) as pool:
