@@ -96,8 +96,8 @@ def test_bad_requests_are_refused_in_words(client: Client) -> None:
 def test_a_reader_who_leaves_frees_the_blocks(client: Client) -> None:
     """Long before the answer would have ended by itself."""
     started_s = time.monotonic()
-    client.generate(PROMPT, max_tokens=1200, ignore_eos=True, cache_salt="stayer")
+    client.generate(PROMPT, max_tokens=480, ignore_eos=True, cache_salt="stayer")
     whole_s = time.monotonic() - started_s
-    with client.stream(PROMPT, max_tokens=1200, ignore_eos=True, cache_salt="leaver") as stream:
+    with client.stream(PROMPT, max_tokens=480, ignore_eos=True, cache_salt="leaver") as stream:
         next(stream)
-    wait_until(lambda: not any(one.running_requests for one in client.server_info().replicas), timeout_s=whole_s / 2)
+    wait_until(lambda: not any(one.running_requests for one in client.server_info().replicas), timeout_s=0.75 * whole_s)

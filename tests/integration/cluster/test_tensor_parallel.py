@@ -1,6 +1,6 @@
 """Verifiers and drafters of two ranks each on a real Ray: the same text, no loss with a rank, nothing left behind."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import ray
 import yaml
 from outrider import Client, Generation, SamplingParams, Speculation
 
+from benchmarks.faults.processes import freeze, kill
 from cluster.config.loader import load_config
 from cluster.local import LocalCluster, free_port
 from tests.integration.cluster.conftest import document, write_config
@@ -73,7 +74,7 @@ def served(
 
 @pytest.fixture
 def client(served: str) -> Iterator[Client]:
-    with Client(served, timeout=120.0, metadata={"application": NAME}) as opened:
+    with Client(served, timeout=PATIENCE_S, metadata={"application": NAME}) as opened:
         yield opened
 
 
@@ -98,37 +99,56 @@ def expected(tiny_target: Path) -> list[int]:
 
 @pytest.mark.timeout(1800)
 def test_groups_of_two_write_what_one_process_writes(client: Client, expected: list[int]) -> None:
-    assert len(ranks()) == 3
-    assert placement_groups() == ["CREATED"] * 3
+    assert is_whole()
     assert list(answer(client, SAMPLING, Speculation.off()).token_ids) == expected[:48]
     drafted = answer(client, SAMPLING, Speculation.on())
     assert list(drafted.token_ids) == expected[:48]
     assert drafted.stats.accepted_tokens > 0
 
 
-def rank_of(deployment: str) -> psutil.Process:
-    """A rank that has a connection to a replica of the deployment."""
+def replicas(deployment: str) -> list[psutil.Process]:
+    """Rank 0 of each group."""
     mark = f"ServeReplica:{NAME}:{deployment}"
-    replicas = [p for p in psutil.Process().children(recursive=True) if mark in " ".join(p.cmdline())]
-    ends = {one.laddr for replica in replicas for one in replica.net_connections() if one.raddr}
+    return [p for p in psutil.Process().children(recursive=True) if mark in " ".join(p.cmdline())]
+
+
+def member_of(deployment: str, rank: int) -> psutil.Process:
+    """A rank that has a connection to a replica of the deployment, or the replica itself."""
+    if rank == 0:
+        return replicas(deployment)[0]
+    ends = {one.laddr for replica in replicas(deployment) for one in replica.net_connections() if one.raddr}
     return next(rank for rank in ranks() if any(one.raddr in ends for one in rank.net_connections() if one.raddr))
 
 
+FAULTS = [
+    ("TargetVerifier", 1, kill),
+    pytest.param("TargetVerifier", 0, kill, marks=pytest.mark.slow),
+    pytest.param("TargetVerifier", 1, freeze, marks=pytest.mark.slow),  # until rank_timeout_s has passed
+    pytest.param("TargetVerifier", 0, freeze, marks=pytest.mark.slow),
+    pytest.param("DraftProposer", 1, kill, marks=pytest.mark.slow),
+]
+
+
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("deployment", ["TargetVerifier", pytest.param("DraftProposer", marks=pytest.mark.slow)])
-def test_kill_9_of_a_rank_under_load_loses_nothing(client: Client, expected: list[int], deployment: str) -> None:
+@pytest.mark.parametrize(("deployment", "rank", "fault"), FAULTS)
+def test_a_lost_rank_under_load_loses_nothing(
+    client: Client, expected: list[int], deployment: str, rank: int, fault: Callable[[psutil.Process], None]
+) -> None:
     """Both verifiers are at work: what one leaves, the other takes up."""
+    before = {process.pid for process in ranks()}
     with ThreadPoolExecutor(4) as pool:
         calls = [pool.submit(answer, client, LONG, Speculation.on()) for _ in range(4)]
         with client.stream(PROMPT, sampling=LONG, speculation=Speculation.on()) as stream:
             next(stream)
-            victim = rank_of(deployment)
-            victim.kill()
+            fault(member_of(deployment, rank))
             results = [stream.result(), *(call.result() for call in calls)]
     assert all(list(result.token_ids) == expected for result in results)
-    wait_until(lambda: len(ranks()) == 3 and victim not in ranks(), PATIENCE_S, period_s=0.5)
+    wait_until(lambda: is_whole() and {process.pid for process in ranks()} != before, PATIENCE_S, period_s=0.5)
     assert list(answer(client, SAMPLING, Speculation.off()).token_ids) == expected[:48]
-    wait_until(lambda: placement_groups() == ["CREATED"] * 3, PATIENCE_S, period_s=0.5)
+
+
+def is_whole() -> bool:
+    return len(ranks()) == 3 and placement_groups() == ["CREATED"] * 3
 
 
 @pytest.mark.timeout(1800)
