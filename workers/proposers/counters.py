@@ -30,7 +30,7 @@ class ProposerCounters:
     streams: int = 0  # that got as far as a welcome
     stream_failures: int = 0
     incompatible: int = 0  # drafters that were refused
-    silences: int = 0  # drafters that were no longer waited for
+    silences: int = 0  # drafters that their requests were told to leave
 
 
 @dataclass(frozen=True)
