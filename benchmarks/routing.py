@@ -3,8 +3,8 @@
 python -m benchmarks.routing [--requests 160] [--rounds 3]
 
 A real Ray, real gRPC, real processes; the verifiers' model is a random one of 8 layers. In each round every policy gets
-the same requests, eight at a time, in caches that no run before it has filled. The caches hold the beginnings of a
-quarter of the prompts, and what runs. Without sharing, prompts of the same lengths have nothing in common.
+the same requests, eight at a time, in caches that no run before it has filled. Each verifier's cache holds a quarter of
+the beginnings, so that the four together hold all of them once, and one request that runs. Without sharing, prompts of the same lengths have nothing in common.
 Writes benchmarks/results/routing.json.
 """
 
@@ -29,7 +29,7 @@ __all__ = ["Run", "document", "main", "prompts_of", "summarize"]
 POLICIES = ("kv_aware", "power_of_two", "round_robin")
 WORKLOADS = ("shared", "unshared")
 VERIFIERS = 4
-GROUPS, PREFIX, SUFFIX, OUTPUT = 16, 768, 24, 8  # prompts with equal beginnings; tokens
+GROUPS, PREFIX, SUFFIX, OUTPUT = 24, 768, 24, 8  # prompts with equal beginnings; tokens
 CONCURRENCY = 8
 BLOCK = 16
 VOCABULARY = 512
@@ -51,8 +51,8 @@ class Run:
 
 
 def document(target: Path, policy: str, ports: tuple[int, int]) -> dict[str, Any]:
-    """Serve's file. Caches for a quarter of the beginnings and two running requests."""
-    blocks = -(-GROUPS * PREFIX // (4 * BLOCK)) + 2 * -(-(PREFIX + SUFFIX + OUTPUT) // BLOCK)
+    """Serve's file. Caches for a quarter of the beginnings and one running request."""
+    blocks = -(-GROUPS * PREFIX // (4 * BLOCK)) + -(-(PREFIX + SUFFIX + OUTPUT) // BLOCK)
     actor = {"num_cpus": 0.1}
     verifier = {
         "model": {"model": str(target), "dtype": "float32", "num_threads": 1},
@@ -75,7 +75,7 @@ def document(target: Path, policy: str, ports: tuple[int, int]) -> dict[str, Any
 
 
 def prompts_of(workload: str, count: int, seed: int) -> list[list[int]]:
-    """Token ids. Shared: one of 16 beginnings, drawn evenly, and an end of its own."""
+    """Token ids. Shared: one of 24 beginnings, drawn evenly, and an end of its own."""
     draw = random.Random(seed)
 
     def tokens(number: int) -> list[int]:
