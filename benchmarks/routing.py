@@ -4,7 +4,8 @@ python -m benchmarks.routing [--requests 160] [--rounds 3]
 
 A real Ray, real gRPC, real processes; the verifiers' model is a random one of 8 layers. In each round every policy gets
 the same requests, eight at a time, in caches that no run before it has filled. Each verifier's cache holds a quarter of
-the beginnings, so that the four together hold all of them once, and one request that runs. Without sharing, prompts of the same lengths have nothing in common.
+the beginnings, so that the four together hold all of them once, and one request that runs. Without sharing, prompts of
+the same lengths have nothing in common.
 Writes benchmarks/results/routing.json.
 """
 
