@@ -1,16 +1,17 @@
-"""What routing by prefix caches is worth: four small verifiers, a gateway, and prompts that share their beginnings.
+"""What routing by prefix caches is worth: four verifiers and a gateway for each policy, prompts that share beginnings.
 
-python -m benchmarks.routing [--requests 160] [--rounds 3]
+python -m benchmarks.routing [--requests 160] [--rounds 5]
 
-A real Ray, real gRPC, real processes; the verifiers' model is a random one of 8 layers. In each round every policy gets
-the same requests, eight at a time, in caches that no run before it has filled. Each verifier's cache holds a quarter of
-the beginnings, so that the four together hold all of them once, and one request that runs. Without sharing, prompts of
-the same lengths have nothing in common.
-Writes benchmarks/results/routing.json.
+A real Ray, real gRPC, real processes. The model is tiny and its steps are drawn out to 10 ms and half a millisecond for
+each token, so that four verifiers work side by side on a machine with fewer cores. In each round every policy gets the
+same requests, eight at a time, in caches that no run before it has filled. Each verifier's cache holds a quarter of the
+beginnings, so that the four together hold all of them once, and one request that runs. Without sharing, prompts of the
+same lengths have nothing in common. Writes benchmarks/results/routing.json.
 """
 
 import argparse
 import asyncio
+import os
 import random
 import tempfile
 import time
@@ -23,6 +24,7 @@ from typing import Any
 import yaml
 from outrider import AsyncClient, Generation, Speculation
 
+from benchmarks.paced_verifier import ROW_VARIABLE, STEP_VARIABLE
 from cluster.local import LocalCluster, free_port
 
 __all__ = ["Run", "document", "main", "prompts_of", "summarize"]
@@ -34,6 +36,7 @@ GROUPS, PREFIX, SUFFIX, OUTPUT = 24, 768, 24, 8  # prompts with equal beginnings
 CONCURRENCY = 8
 BLOCK = 16
 VOCABULARY = 512
+STEP_MS, ROW_MS = 10.0, 0.5
 SERVICER = "outrider.v1.generation_pb2_grpc.add_GenerationServiceServicer_to_server"
 
 
@@ -52,7 +55,7 @@ class Run:
 
 
 def document(target: Path, policy: str, ports: tuple[int, int]) -> dict[str, Any]:
-    """Serve's file. Caches for a quarter of the beginnings and one running request."""
+    """Serve's file with the application of one policy. Caches for a quarter of the beginnings and a running request."""
     blocks = -(-GROUPS * PREFIX // (4 * BLOCK)) + -(-(PREFIX + SUFFIX + OUTPUT) // BLOCK)
     actor = {"num_cpus": 0.1}
     verifier = {
@@ -66,7 +69,8 @@ def document(target: Path, policy: str, ports: tuple[int, int]) -> dict[str, Any
         "target": {"num_replicas": VERIFIERS, "ray_actor_options": actor, "config": verifier},
         "gateway": {"ray_actor_options": actor, "routing": {"verifiers": {"policy": policy}}},
     }
-    application = {"name": "outrider", "route_prefix": "/", "import_path": "cluster.app:build", "args": args}
+    build = "benchmarks.paced_app:build"
+    application = {"name": policy, "route_prefix": f"/{policy}", "import_path": build, "args": args}
     return {
         "proxy_location": "HeadOnly",
         "http_options": {"host": "127.0.0.1", "port": ports[1]},
@@ -88,10 +92,10 @@ def prompts_of(workload: str, count: int, seed: int) -> list[list[int]]:
     return [tokens(PREFIX + SUFFIX) for _ in range(count)]
 
 
-async def drive(address: str, prompts: Sequence[list[int]], salt: str) -> tuple[list[Generation], float]:
+async def drive(address: str, policy: str, prompts: Sequence[list[int]], salt: str) -> tuple[list[Generation], float]:
     """Answers, and seconds that they took together."""
     free = asyncio.Semaphore(CONCURRENCY)
-    async with AsyncClient(address, timeout=600.0) as client:
+    async with AsyncClient(address, timeout=600.0, metadata={"application": policy}) as client:
 
         async def one(prompt: list[int]) -> Generation:
             async with free:
@@ -142,29 +146,34 @@ def summarize(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def measure(requests: int, rounds: int) -> list[Run]:
+    from ray.serve.schema import ServeDeploySchema
+
     from cluster.config.loader import load_config
     from workers.models.tiny import build_tiny_model
 
+    os.environ |= {STEP_VARIABLE: str(STEP_MS), ROW_VARIABLE: str(ROW_MS)}
     runs = []
     with tempfile.TemporaryDirectory() as name, LocalCluster(num_cpus=4, log=print) as cluster:
         folder = Path(name)
-        target = build_tiny_model(
-            folder / "target", hidden_size=256, num_layers=8, num_heads=8, num_kv_heads=4, context_length=1024
-        )
+        target = build_tiny_model(folder / "target", context_length=1024)
         cluster.start_ray()
         ports = free_port(), free_port()
+        files = {policy: document(target, policy, ports) for policy in POLICIES}
+        for policy, content in files.items():  # each is checked as a file of its own
+            path = folder / f"{policy}.yaml"
+            path.write_text(yaml.safe_dump(content))
+            load_config(path)
+        together = {"applications": [one for content in files.values() for one in content["applications"]]}
+        cluster.deploy(ServeDeploySchema.model_validate(files[POLICIES[0]] | together))
+        cluster.wait_ready(900.0)
+        address = f"127.0.0.1:{cluster.grpc_port}"
         for number in range(rounds):
-            for policy in POLICIES:
-                path = folder / "serve.yaml"
-                path.write_text(yaml.safe_dump(document(target, policy, ports)))
-                cluster.deploy(load_config(path).serve_config)
-                cluster.wait_ready(600.0)
-                address = f"127.0.0.1:{cluster.grpc_port}"
+            for policy in POLICIES[number % len(POLICIES) :] + POLICIES[: number % len(POLICIES)]:
                 for workload in WORKLOADS:
                     prompts = prompts_of(workload, requests, number)
-                    asyncio.run(drive(address, prompts[:CONCURRENCY], f"warm {number} {policy} {workload}"))
-                    answers, seconds = asyncio.run(drive(address, prompts, f"{number} {policy} {workload}"))
-                    runs.append(run_of(workload, policy, answers, seconds))
+                    salt = f"{number} {policy} {workload}"
+                    asyncio.run(drive(address, policy, prompts[:CONCURRENCY], f"warm {salt}"))
+                    runs.append(run_of(workload, policy, *asyncio.run(drive(address, policy, prompts, salt))))
                     print(runs[-1])
     return runs
 
@@ -173,7 +182,7 @@ def main() -> None:
     """Measure, write, and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=160)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     runs = measure(arguments.requests, arguments.rounds)
     ratios = summarize(runs)
