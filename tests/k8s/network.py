@@ -47,7 +47,8 @@ def _port(rule: Manifest, port: int, protocol: str) -> bool:
     if ports is None:
         return True
     return any(
-        one.get("protocol", "TCP") == protocol and one["port"] <= port <= one.get("endPort", one["port"]) for one in ports
+        one.get("protocol", "TCP") == protocol and one["port"] <= port <= one.get("endPort", one["port"])
+        for one in ports
     )
 
 

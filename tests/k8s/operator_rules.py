@@ -81,7 +81,9 @@ def _head(head: Manifest) -> list[str]:
     found = []
     if head.get("headService", {}).get("metadata", {}).get("name"):
         found.append("headService.metadata.name may not be set")
-    ports = {one.get("name"): one["containerPort"] for one in head["template"]["spec"]["containers"][0].get("ports", [])}
+    ports = {
+        one.get("name"): one["containerPort"] for one in head["template"]["spec"]["containers"][0].get("ports", [])
+    }
     if "serve" not in ports:
         found.append("head: the first container needs a port named serve")
     if not any(str(name).startswith("serve-") for name in ports):
@@ -91,7 +93,9 @@ def _head(head: Manifest) -> list[str]:
 
 def _group(group: Manifest, config: Manifest) -> list[str]:
     params: dict[str, Any] = group.get("rayStartParams", {})
-    found = [f"rayStartParams.{key}: {value!r} is no string" for key, value in params.items() if not isinstance(value, str)]
+    found = [
+        f"rayStartParams.{key}: {value!r} is no string" for key, value in params.items() if not isinstance(value, str)
+    ]
     if "labels" in params:
         found.append("rayStartParams.labels: use labels of the group")
     if "resources" in group:
@@ -107,7 +111,9 @@ def _group(group: Manifest, config: Manifest) -> list[str]:
     if v2 and spec.get("restartPolicy", "Never") != "Never":
         found.append("restartPolicy: the autoscaler v2 needs Never, which the operator sets")
     if not v2:
-        found += [f"{key} needs autoscalerOptions.version v2" for key in ("idleTimeoutSeconds", "priority") if key in group]
+        found += [
+            f"{key} needs autoscalerOptions.version v2" for key in ("idleTimeoutSeconds", "priority") if key in group
+        ]
     if "priority" in group and _version(config) < (2, 56):
         found.append("priority needs rayVersion 2.56 or newer")
     for container in containers(spec):

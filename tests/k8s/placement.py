@@ -63,9 +63,7 @@ def launches(config: Manifest, replicas: dict[str, tuple[Pool, int, int]]) -> tu
         if ranks > 1:
             gangs += [_gang(f"{name}-{i}", placement) for i in range(number)]
         else:
-            singles.append(
-                autoscaler_pb2.ResourceRequestByCount(request=_single(name, pool, placement), count=number)
-            )
+            singles.append(autoscaler_pb2.ResourceRequestByCount(request=_single(name, pool, placement), count=number))
     reply = ResourceDemandScheduler(None).schedule(
         SchedulingRequest(
             disable_launch_config_check=True,

@@ -9,7 +9,7 @@ __all__ = ["image_faults", "literal_secrets", "violations"]
 
 VOLUMES = ("emptyDir", "persistentVolumeClaim", "secret", "configMap", "projected", "ephemeral")
 SECRET_NAMES = re.compile(r"(TOKEN|PASSWORD|SECRET|API_?KEY|CREDENTIAL)", re.IGNORECASE)
-TAG = re.compile(r"(:\w[\w.-]*|@sha256:[0-9a-f]{64})$")
+TAG = re.compile(r"((?<!@sha256):\w[\w.-]*|@sha256:[0-9a-f]{64})$")
 
 
 def violations(template: PodTemplate) -> list[str]:

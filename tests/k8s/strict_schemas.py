@@ -40,26 +40,32 @@ def strict_schema(schema: Any, *, strict: bool = True) -> Any:
     for key, value in schema.items():
         if key.startswith("x-kubernetes-") or key in DROPPED:
             continue
-        if key == "properties":
-            result[key] = {name: strict_schema(inner, strict=strict) for name, inner in value.items()}
-        elif key in ("items", "not", "additionalProperties"):
-            result[key] = strict_schema(value, strict=strict)
-        elif key in ("allOf", "anyOf", "oneOf"):
-            result[key] = [strict_schema(inner, strict=False) for inner in value]
-        elif key == "format" and value in BOUNDS:
-            result = {"minimum": -BOUNDS[value], "maximum": BOUNDS[value] - 1, **result}
-        elif key == "pattern":
-            result[key] = value.replace("^(?i)", "(?i)^", 1)  # from Go's dialect to Python's
+        if key == "format":
+            if value in BOUNDS:
+                result = {"minimum": -BOUNDS[value], "maximum": BOUNDS[value] - 1, **result}
         elif key == "required":  # the API server fills in defaults first
             result[key] = [one for one in value if "default" not in schema.get("properties", {}).get(one, {})]
-        elif key != "format":
-            result[key] = value
+        else:
+            result[key] = _keyword(key, value, strict)
     known = "properties" in result and result.get("type") == "object" and "additionalProperties" not in result
     if strict and known and not schema.get("x-kubernetes-preserve-unknown-fields"):
         result["additionalProperties"] = False
     if schema.get("nullable") and "type" in result:
         result["type"] = [result["type"], "null"]
     return result
+
+
+def _keyword(key: str, value: Any, strict: bool) -> Any:
+    """One keyword that JSON Schema has too, with the schemas inside it converted."""
+    if key == "properties":
+        return {name: strict_schema(inner, strict=strict) for name, inner in value.items()}
+    if key in ("items", "not", "additionalProperties"):
+        return strict_schema(value, strict=strict)
+    if key in ("allOf", "anyOf", "oneOf"):
+        return [strict_schema(inner, strict=False) for inner in value]
+    if key == "pattern":  # from Go's dialect to Python's
+        return value.replace("^(?i)", "(?i)^", 1)
+    return value
 
 
 @cache
@@ -136,7 +142,9 @@ def _metadata_errors(one: Manifest) -> Errors:
     metadata = one.get("metadata")
     if not isinstance(metadata, dict):
         return ["metadata: an object is needed"]
-    errors = [f"metadata: {key} is unknown" for key in metadata if key not in ("name", "namespace", "labels", "annotations")]
+    errors = [
+        f"metadata: {key} is unknown" for key in metadata if key not in ("name", "namespace", "labels", "annotations")
+    ]
     for field in ("name", "namespace"):
         value = metadata.get(field, "default")
         if not isinstance(value, str) or not NAME.fullmatch(value):

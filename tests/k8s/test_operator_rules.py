@@ -60,7 +60,9 @@ def test_the_operator_takes_it(objects: list[Manifest]) -> None:
     assert violations(ray_service(objects)) == []
 
 
-@pytest.mark.parametrize(("where", "value"), MISTAKES, ids=lambda one: ".".join(map(str, one))[-50:] if isinstance(one, tuple) else None)
+@pytest.mark.parametrize(
+    ("where", "value"), MISTAKES, ids=lambda one: ".".join(map(str, one))[-50:] if isinstance(one, tuple) else None
+)
 def test_the_operator_refuses_mistakes(base: list[Manifest], where: tuple[str | int, ...], value: Any) -> None:
     assert violations(replaced(ray_service(base), where, value))
 
@@ -80,5 +82,7 @@ def test_redis_is_given_once(scratch: Any) -> None:
 
 def test_every_field_of_version_2_needs_version_2(production: list[Manifest]) -> None:
     found = violations(replaced(ray_service(production), (*CONFIG, "autoscalerOptions", "version"), "v1"))
-    expected = sum(("idleTimeoutSeconds" in one) + ("priority" in one) for one in groups(ray_service(production)).values())
+    expected = sum(
+        ("idleTimeoutSeconds" in one) + ("priority" in one) for one in groups(ray_service(production)).values()
+    )
     assert len(found) == expected >= 5

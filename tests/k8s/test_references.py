@@ -28,7 +28,15 @@ def test_every_broken_reference_is_found(production: list[Manifest]) -> None:
             if isinstance(reference.part, str) and reference.kind in ("Secret", "ConfigMap"):
                 with changed(one, (*reference.where[:-1], "key"), "elsewhere"):
                     assert dangling(production), reference
-    assert seen == {"ConfigMap", "Gateway", "PersistentVolumeClaim", "PriorityClass", "Secret", "Service", "ServiceAccount"}
+    assert seen == {
+        "ConfigMap",
+        "Gateway",
+        "PersistentVolumeClaim",
+        "PriorityClass",
+        "Secret",
+        "Service",
+        "ServiceAccount",
+    }
 
 
 def test_a_mount_without_a_volume_is_found(production: list[Manifest]) -> None:

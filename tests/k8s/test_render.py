@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.k8s.kustomize import BASE, COMPONENTS, K8S, OVERLAYS, ROOT, Manifest, build, build_text, with_components
+from tests.k8s.kustomize import BASE, COMPONENTS, K8S, OVERLAYS, ROOT, Manifest, build, with_components
 from tests.k8s.manifests import cluster, containers, groups, of_kind, pod_templates, ray_service
 
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
@@ -16,14 +16,20 @@ def test_every_overlay_and_component_is_looked_at() -> None:
     assert set(OVERLAYS) == {"kind-cpu", "production", "small"}
     assert len(COMPONENTS) == 8
     folders = {path.parent for path in K8S.rglob("kustomization.yaml")}
-    assert folders == {BASE, *(K8S / "overlays" / one for one in OVERLAYS), *(K8S / "components" / one for one in COMPONENTS)}
+    assert folders == {
+        BASE,
+        *(K8S / "overlays" / one for one in OVERLAYS),
+        *(K8S / "components" / one for one in COMPONENTS),
+    }
 
 
 def test_objects_are_whole(objects: list[Manifest]) -> None:
     names = [(one["kind"], one["metadata"]["name"]) for one in objects]
     assert len(set(names)) == len(names)
     for one in objects:
-        assert one["metadata"].get("namespace") == (None if one["kind"] in ("Namespace", "PriorityClass") else "outrider")
+        assert one["metadata"].get("namespace") == (
+            None if one["kind"] in ("Namespace", "PriorityClass") else "outrider"
+        )
     assert [name for kind, name in names if kind == "RayService"] == ["outrider"]
     assert not of_kind(objects, "Secret"), "secrets belong into no file"
 
@@ -85,14 +91,8 @@ def test_spot_drafters_are_drafters(base: list[Manifest], scratch: Path) -> None
     assert spot == usual
 
 
-def test_upgrades_need_no_more_gpus_than_an_overlay_says(overlay: list[Manifest], request: pytest.FixtureRequest) -> None:
+def test_upgrades_need_no_more_gpus_than_an_overlay_says(
+    overlay: list[Manifest], request: pytest.FixtureRequest
+) -> None:
     small = "[small]" in request.node.name
     assert ray_service(overlay)["spec"]["upgradeStrategy"] == {"type": "None" if small else "NewCluster"}
-
-
-def test_rendering_is_the_same_twice() -> None:
-    for name in OVERLAYS:
-        folder = K8S / "overlays" / name
-        first = build_text(folder)
-        build_text.cache_clear()
-        assert build_text(folder) == first

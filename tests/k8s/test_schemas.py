@@ -44,7 +44,17 @@ def places(one: Manifest) -> list[tuple[tuple[str | int, ...], Any]]:
 @pytest.mark.parametrize("schemas", SOURCES)
 def test_a_wrong_key_is_refused_wherever_it_stands(production: list[Manifest], schemas: Callable[[], Schemas]) -> None:
     """In every object inside every kind, but for those whose keys are free."""
-    free = {"labels", "annotations", "matchLabels", "data", "rayStartParams", "nodeSelector", "limits", "requests", "metadata"}
+    free = {
+        "labels",
+        "annotations",
+        "matchLabels",
+        "data",
+        "rayStartParams",
+        "nodeSelector",
+        "limits",
+        "requests",
+        "metadata",
+    }
     missed = []
     for one in distinct(production):
         for where, value in places(one):

@@ -38,7 +38,11 @@ def test_components_leave_it_alone(objects: list[Manifest]) -> None:
 def test_what_serve_imports_is_there(config: Config) -> None:
     options, application = config.serve_config.grpc_options, config.serve_config.applications[0]
     assert application.autoscaling_policy
-    places = [*options.grpc_servicer_functions, application.import_path, application.autoscaling_policy["policy_function"]]
+    places = [
+        *options.grpc_servicer_functions,
+        application.import_path,
+        application.autoscaling_policy["policy_function"],
+    ]
     for place in places:
         module, _, name = place.replace(":", ".").rpartition(".")
         assert callable(getattr(import_module(module), name)), place
@@ -54,7 +58,6 @@ def test_a_wrong_key_is_refused_wherever_it_stands(tmp_path: Path, folder: Path)
     """Serve itself drops unknown keys of its own schema without a word."""
     document = yaml.safe_load((folder / "serve.yaml").read_text())
     file = tmp_path / "serve.yaml"
-    taken = []
     for where in list(dictionaries(document)):
         place = document
         for key in where:
@@ -62,12 +65,8 @@ def test_a_wrong_key_is_refused_wherever_it_stands(tmp_path: Path, folder: Path)
         place["replicaz"] = 1
         file.write_text(yaml.safe_dump(document))
         del place["replicaz"]
-        try:
+        with pytest.raises(ConfigurationError, match="replicaz"):
             load_config(file)
-            taken.append(where)
-        except ConfigurationError as error:
-            assert "replicaz" in str(error), where
-    assert taken == []
     assert len(list(dictionaries(document))) > 10
 
 
