@@ -1,14 +1,10 @@
 """What all tests of the manifests look at: the base, every overlay, and the base with each component."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-# Ray turns authentication on by itself where a token lies in the home; nothing here may depend on that.
-os.environ["RAY_AUTH_MODE"] = "disabled"
 
 from tests.k8s.kustomize import BASE, COMPONENTS, K8S, OVERLAYS, Manifest, build, with_components
 

@@ -22,6 +22,8 @@ __all__ = ["CRDS", "KUBERNETES", "OWN", "Errors", "check", "crd_schemas", "own_s
 KUBERNETES = ("1.32", "1.37")  # the oldest that README.md promises, and the newest known
 SINCE = {"resource.k8s.io/v1": "1.34"}  # components/dra needs a newer one
 CRDS = Path(os.environ.get("OUTRIDER_CRDS") or ROOT / "../shared/kuberay")
+if "OUTRIDER_CRDS" in os.environ and not CRDS.is_dir():
+    raise RuntimeError(f"OUTRIDER_CRDS is {CRDS}, which is no folder")
 OWN = Path(__file__).parent / "schemas"
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 DROPPED = ("description", "default", "example", "title", "externalDocs", "nullable")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ray.serve import Application
 
 from cluster.config.loader import Config, load_config
 from tests.k8s.kustomize import BASE, K8S, OVERLAYS, Manifest, build
@@ -46,6 +47,20 @@ def test_what_serve_imports_is_there(config: Config) -> None:
     for place in places:
         module, _, name = place.replace(":", ".").rpartition(".")
         assert callable(getattr(import_module(module), name)), place
+
+
+def test_the_application_can_be_built_of_it(config: Config) -> None:
+    """By the very function that Serve calls; Ray checks selectors and resources on the way."""
+    from cluster.app import build
+
+    gateway = build(config.args)
+    bound = [gateway, *(one for one in gateway._bound_deployment.init_args if isinstance(one, Application))]
+    names = {one._bound_deployment.name: one._bound_deployment._replica_config for one in bound}
+    assert set(names) == {"Gateway", "TargetVerifier", "DraftProposer"}
+    for name, role in (("Gateway", "ingress"), ("TargetVerifier", "verify"), ("DraftProposer", "draft")):
+        bundles = names[name].placement_group_bundle_label_selector
+        actor = names[name].ray_actor_options.get("label_selector")
+        assert all(selector == {"outrider/role": role} for selector in bundles or [actor]), name
 
 
 def dictionaries(document: Manifest) -> Iterator[tuple[str | int, ...]]:
