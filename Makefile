@@ -21,6 +21,7 @@ demo: $(INSTALLED)  ## three prompts, with and without speculation, on a local c
 test: $(INSTALLED)  ## everything but the slow tests, under 15 minutes on 2 cores
 	$(BIN)/python -m pytest -m "not slow" -n 2 tests/unit
 	$(BIN)/python -m pytest -m "not slow" -n 2 tests/engine
+	$(BIN)/python -m pytest -m "not slow" -n 2 tests/k8s
 	$(BIN)/python -m pytest -m "not slow" tests/integration
 
 test-unit: $(INSTALLED)  ## without Ray, under a minute

@@ -1,0 +1,1 @@
+"""The manifests in deploy/, without a cluster."""
