@@ -20,6 +20,7 @@ from workers.core.tracing import TRACEPARENT, Attribute, Span, Tracer
 __all__ = ["OtelTracer", "exporting_tracer"]
 
 PREFIX = "outrider."
+EXPORT_TIMEOUT_S = 2.0  # retries included; a replica that stops waits no longer for a collector that is away
 _W3C = TraceContextTextMapPropagator()
 
 
@@ -66,5 +67,5 @@ class OtelTracer(Tracer):
 
 def exporting_tracer(config: TracingConfig, service: str) -> OtelTracer:
     """Sends to the collector, in batches and from a thread of its own; what does not get there is lost."""
-    exporter = OTLPSpanExporter(endpoint=config.endpoint, insecure=not config.tls)
+    exporter = OTLPSpanExporter(endpoint=config.endpoint, insecure=not config.tls, timeout=EXPORT_TIMEOUT_S)
     return OtelTracer(service, BatchSpanProcessor(exporter), config.sample_ratio)
