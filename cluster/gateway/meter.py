@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -121,7 +121,7 @@ class GatewayMeter:
         """`replicas`: how many of each pool are known to live."""
         routed = self._routed
         meters = [self._first_token_s, self._request_s, *(one.seconds for one in routed.values())]
-        observed = {
+        observed: dict[str, Sequence[float] | Mapping[str, Sequence[float]]] = {
             "gateway_time_to_first_token_seconds": self._first_token_s.take(),
             "gateway_request_seconds": self._request_s.take(),
             "routing_decision_seconds": {name: one.seconds.take() for name, one in routed.items()},
@@ -148,7 +148,7 @@ class GatewayMeter:
         self._outcomes[outcome] += 1
         self._request_s.add(now - record.started_at)
         first = record.first_token_at
-        known = {
+        known: dict[str, str | int | float] = {
             "outcome": outcome,
             "output_tokens": record.output_tokens,
             "cached_prompt_tokens": record.cached_prompt_tokens,
