@@ -175,4 +175,4 @@ def test_the_gateways_log_has_a_line_of_json_for_each(
     assert {one["outrider_request_id"] for one in lines} == {"metrics-0", "metrics-1", "metrics-2"}
     for one in lines:
         assert (one["outcome"], one["output_tokens"], one["tenant"]) == ("ok", 32, "tests")
-        assert (one["deployment"], one["application"], one["levelname"]) == ("Gateway", "outrider", "INFO")
+        assert (one["deployment"], one["application"], one["levelname"]) == ("outrider_Gateway", "outrider", "INFO")
