@@ -15,11 +15,14 @@ from starlette.responses import PlainTextResponse
 from cluster.config.gateway import GatewayConfig
 from cluster.gateway.grpc_ingress import GrpcIngress
 from cluster.gateway.service import GatewayService
+from cluster.observability.logs import log_through_serve
+from cluster.observability.ray_export import export_to_ray
 from cluster.router.directory import MembershipDirectory
 from cluster.router.membership import MEMBERSHIP
 from workers.core.config import RpcConfig
 from workers.core.errors import ConfigurationError, NotFoundError
 from workers.rpc.channels import RpcOptions
+from workers.rpc.tracing import tracer_of
 from workers.text.tokenizer import Tokenizer
 
 __all__ = ["Gateway", "check_tokenizers"]
@@ -43,6 +46,7 @@ class Gateway(GrpcIngress):
         internal: RpcConfig,
     ) -> None:
         """`target_model`, `draft_model`: where their tokenizers are."""
+        log_through_serve()
         tokenizer = Tokenizer.load(target_model)
         if draft_model is not None:
             check_tokenizers(target_model, tokenizer, draft_model, Tokenizer.load(draft_model))
@@ -63,7 +67,10 @@ class Gateway(GrpcIngress):
             clock=time.monotonic,
             rng=random.SystemRandom(),
             options=RpcOptions.of(internal),
+            tracer=tracer_of(internal, "outrider-gateway"),
+            follow_clients=internal.tracing is not None and internal.tracing.follow_clients,
         )
+        self._exporter = export_to_ray("gateway", self.service.readings)
         if self.service.tenants.open:  # Serve's gRPC proxies listen on all interfaces, whatever Ray does
             logger.warning("no gateway.tenancy.keys_file: everybody who reaches the gRPC port may call")
 
@@ -98,6 +105,8 @@ class Gateway(GrpcIngress):
         """Serve has waited for the requests, which it counts itself."""
         service = getattr(self, "service", None)
         if service is not None:
+            if self._exporter is not None:
+                await asyncio.to_thread(self._exporter.stop)
             await service.close()
 
 

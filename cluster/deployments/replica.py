@@ -14,8 +14,11 @@ from typing import ClassVar, Protocol
 import ray
 from ray import serve
 
+from cluster.observability.logs import log_through_serve
+from cluster.observability.ray_export import export_to_ray
 from cluster.router.membership import ReplicaRecord, Role
 from workers.core.errors import UnavailableError
+from workers.core.readings import Readings
 
 __all__ = ["EngineReplica", "EngineServer", "drain_budget_s", "identity", "leave_when_lost"]
 
@@ -40,6 +43,7 @@ class EngineServer(Protocol):
     async def stop(self) -> None: ...
     def check_health(self) -> None: ...
     def load_signals(self) -> dict[str, float]: ...
+    def readings(self) -> Readings: ...
 
     def check_ranks(self) -> None:
         """Raise `UnavailableError` when a rank of its tensor-parallel group has been lost."""
@@ -81,6 +85,7 @@ class EngineReplica:
             tokenizer_hash=str(info["tokenizer_hash"]),
             kv_block_size=int(str(info["kv_block_size"])),
         )
+        self._exporter = export_to_ray(self.role, server.readings)
         self._watch = asyncio.create_task(leave_when_lost(server.check_ranks, self.leave))
 
     @staticmethod
@@ -115,6 +120,8 @@ class EngineReplica:
         if server is not None:
             await server.drain(drain_budget_s(self._grace_s))
             self._watch.cancel()
+            if self._exporter is not None:
+                await asyncio.to_thread(self._exporter.stop)
             await server.stop()
 
 
@@ -132,5 +139,9 @@ async def leave_when_lost(check_ranks: Callable[[], None], leave: Callable[[], N
 
 
 def identity() -> tuple[str, int]:
-    """This replica's id, and its incarnation: a number that changes at every start of a process."""
+    """This replica's id, and its incarnation: a number that changes at every start of a process.
+
+    The first thing that a replica asks for: from here on its loggers are Serve's.
+    """
+    log_through_serve()
     return serve.get_replica_context().replica_id.unique_id, time.time_ns()

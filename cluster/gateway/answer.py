@@ -13,6 +13,7 @@ from outrider.v1 import common_pb2, generation_pb2, verifier_pb2
 from cluster.config.gateway import GatewayConfig
 from cluster.gateway.admission import AdmittedRequest
 from cluster.gateway.answer_stats import AnswerStats
+from cluster.gateway.meter import GatewayMeter
 from cluster.gateway.progress import AnswerProgress, Ending
 from cluster.gateway.replica_pool import ReplicaPool
 from cluster.gateway.stall import StalledError, StallWatch
@@ -21,6 +22,7 @@ from cluster.router.membership import ReplicaRecord
 from cluster.router.replica_table import key_of
 from workers.core.errors import AuthenticationError, DeadlineError, InternalError, OverloadedError, UnavailableError
 from workers.core.request import DrafterEndpoint, FinishReason
+from workers.core.tracing import NO_TRACER, TRACEPARENT, Tracer
 from workers.rpc import convert
 from workers.rpc.errors import from_rpc_error
 
@@ -61,6 +63,9 @@ class AnswerContext:
     tokenizer_hash: str
     clock: Callable[[], float]
     deadline_at: float | None  # on the clock
+    meter: GatewayMeter
+    tracer: Tracer = NO_TRACER
+    traceparent: str = ""  # of the whole request
 
     def remaining_s(self) -> float | None:
         return None if self.deadline_at is None else self.deadline_at - self.clock()
@@ -98,6 +103,7 @@ class Answer:
                         yield delta
             except _VerifierLostError as lost:
                 last = lost
+                self._context.meter.lost_verifier()
         if progress.ending is None:
             attempts = self._context.config.max_attempts
             raise UnavailableError(f"gave up after {attempts} verifiers; the last one: {last}") from last
@@ -116,7 +122,11 @@ class Answer:
         pool = self._context.pool
         drafters = pool.drafters(routed, self._context.tokenizer_hash, self._context.config.drafters_per_request)
         with pool.occupied(verifier, drafters):
-            call = pool.stub(verifier).Generate(self._submission(drafters))
+            span = self._context.tracer.start(
+                "gateway.attempt", self._context.traceparent, index=self._index, verifier=verifier.replica_id
+            )
+            headers = ((TRACEPARENT, span.traceparent),) if span.traceparent else None
+            call = pool.stub(verifier).Generate(self._submission(drafters), metadata=headers)
             try:
                 while self._progress.ending is None:
                     message = await self._read(call, verifier)
@@ -125,9 +135,11 @@ class Answer:
                     if delta is not None:
                         yield delta
             except grpc.aio.AioRpcError as error:
+                span.end(error.code().name)
                 self._failed(verifier, error)
             finally:
                 call.cancel()  # no effect on one that has ended
+                span.end()
                 self._stats.lost()
 
     def _routed(self) -> RoutedRequest:

@@ -40,12 +40,14 @@ class ReplicaPool:
         clock: Callable[[], float],
         rng: random.Random,
         options: RpcOptions | None = None,
+        routed: Callable[[Decision], None] = lambda decision: None,
     ) -> None:
-        """Raises `ConfigurationError` for a routing policy that cannot be had."""
+        """Raises `ConfigurationError` for a routing policy that cannot be had. `routed` hears of each choice."""
         self.directory = directory
         self.decisions = DecisionLog(routing.max_explained)
         self._clock = clock
         self._draw = rng.random
+        self._routed = routed
         self._channels = Channels(options)
 
         def pool(name: PoolName, config: PoolRouting) -> RoutingPool:
@@ -88,6 +90,7 @@ class ReplicaPool:
             choice = self._verifiers.choose(request, usable)
             if choice is not None:
                 self.decisions.record(request.request_id, choice.decision)
+                self._routed(choice.decision)
                 return choice.records[0]
             if last_try:
                 return None
@@ -111,6 +114,7 @@ class ReplicaPool:
         if choice is None:
             return ()
         self.decisions.record(request.request_id, choice.decision)
+        self._routed(choice.decision)
         return choice.records
 
     @contextmanager

@@ -15,6 +15,7 @@ from cluster.gateway.admission import AdmittedRequest, admit, check_message, che
 from cluster.gateway.answer import Answer, AnswerContext
 from cluster.gateway.explanation import decision_to_wire
 from cluster.gateway.merge import merged
+from cluster.gateway.meter import GatewayMeter, RequestRecord
 from cluster.gateway.model_info import ModelInfo
 from cluster.gateway.places import Places
 from cluster.gateway.progress import AnswerProgress
@@ -26,7 +27,9 @@ from cluster.router.load import ReplicaLoad
 from cluster.router.membership import ReplicaRecord
 from cluster.router.replica_table import ReplicaKey, key_of
 from workers.core.errors import IncompatibleError, InvalidRequestError, UnavailableError
+from workers.core.readings import Readings
 from workers.core.seeds import derive_seed
+from workers.core.tracing import NO_SPAN, NO_TRACER, TRACEPARENT, Span, Tracer
 from workers.rpc.channels import RpcOptions
 from workers.text.chat_template import Message
 from workers.text.tokenizer import Tokenizer
@@ -51,8 +54,13 @@ class GatewayService:
         clock: Callable[[], float],
         rng: random.Random,
         options: RpcOptions | None = None,
+        tracer: Tracer = NO_TRACER,
+        follow_clients: bool = False,
     ) -> None:
-        """`clock` in seconds, monotonic; `rng` draws seeds and request ids: `random.SystemRandom()` in production."""
+        """`clock` in seconds, monotonic; `rng` draws seeds and request ids: `random.SystemRandom()` in production.
+
+        `follow_clients`: a caller's own `traceparent` continues its trace, and decides whether it is recorded.
+        """
         self._config = config
         self._model_name = model_name
         self._tokenizer = tokenizer
@@ -60,7 +68,12 @@ class GatewayService:
         self._version = version
         self._clock = clock
         self._rng = rng
-        self._pool = ReplicaPool(directory, config.routing, clock=clock, rng=rng, options=options)
+        self.meter = GatewayMeter(clock)
+        self._tracer = tracer
+        self._follow_clients = follow_clients
+        self._pool = ReplicaPool(
+            directory, config.routing, clock=clock, rng=rng, options=options, routed=self.meter.routed
+        )
         self._watch = StallWatch(
             self._ask,
             lambda verifier: key_of(verifier) in map(key_of, directory.verifiers()),
@@ -84,13 +97,24 @@ class GatewayService:
         """Close the connections; streams that still run end with `UnavailableError`."""
         self._watch.close()
         await self._pool.close()
+        await asyncio.to_thread(self._tracer.close)
 
     async def generate(
         self, message: pb.GenerateRequest, metadata: Metadata = ()
     ) -> AsyncGenerator[pb.GenerateResponse, None]:
         """Messages as proto/outrider/v1/generation.proto describes them; `metadata` are the call's headers."""
+        with self.meter.request(self._span(metadata)) as record:
+            async with aclosing(self._generate(message, metadata, record)) as responses:
+                async for response in responses:
+                    self.meter.sent(record, response)
+                    yield response
+
+    async def _generate(
+        self, message: pb.GenerateRequest, metadata: Metadata, record: RequestRecord
+    ) -> AsyncGenerator[pb.GenerateResponse, None]:
         deadline_at = self._clock() + message.deadline_ms / 1e3 if message.deadline_ms else None
         tenant = self.tenants.authenticate(metadata)
+        record.tenant = tenant.name
         with tenant.occupied(), self._counted():
             check_message(message, self._config)
             model = await self.model()
@@ -98,7 +122,8 @@ class GatewayService:
             prompt = await self._prompt_tokens(message)
             request = self._admit(message, prompt, model, tenant)
             tenant.begin(len(prompt))
-            answers = self._answers(request, model, deadline_at)
+            self.meter.admitted(record, request.request_id, len(prompt))
+            answers = self._answers(request, deadline_at, record.span)
             yield pb.GenerateResponse(
                 started=pb.GenerationStarted(
                     request_id=request.request_id,
@@ -138,6 +163,11 @@ class GatewayService:
     def explain_routing(self, request_id: str) -> list[pb.RoutingDecision]:
         """Choices of this gateway for the request; [] when it knows of none."""
         return [decision_to_wire(decision) for decision in self._pool.explain(request_id)]
+
+    def readings(self) -> Readings:
+        """All that it counts, for whoever exports it; one reader, from any thread."""
+        live = {"verifier": len(self._directory.verifiers()), "drafter": len(self._directory.drafters())}
+        return self.meter.readings(live)
 
     def refresh(self) -> None:
         """Take notice of replicas that came and went, so that the first request finds their caches known."""
@@ -188,10 +218,26 @@ class GatewayService:
         salt = self.tenants.cache_salt(tenant, request.cache_salt)
         return dataclasses.replace(request, cache_salt=salt, tenant=tenant.for_verifiers)
 
-    def _answers(self, request: AdmittedRequest, model: ModelInfo, deadline_at: float | None) -> list[Answer]:
+    def _span(self, metadata: Metadata) -> Span:
+        if not self._tracer.enabled:
+            return NO_SPAN
+        followed = metadata if self._follow_clients else ()
+        parent = next((str(value) for key, value in followed if key == TRACEPARENT), "")
+        return self._tracer.start("gateway.generate", parent)
+
+    def _answers(self, request: AdmittedRequest, deadline_at: float | None, span: Span) -> list[Answer]:
         """One for each that the client does not have completely."""
         context = AnswerContext(
-            request, self._pool, self._watch, self._config, self._tokenizer.tokenizer_hash, self._clock, deadline_at
+            request,
+            self._pool,
+            self._watch,
+            self._config,
+            self._tokenizer.tokenizer_hash,
+            self._clock,
+            deadline_at,
+            self.meter,
+            self._tracer,
+            span.traceparent,
         )
         wanted = [i for i in range(request.sampling.n) if not (i in request.resume and request.resume[i].finished)]
         eos = self._tokenizer.eos_token_ids

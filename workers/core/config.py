@@ -18,6 +18,7 @@ __all__ = [
     "RpcConfig",
     "SpeculationConfig",
     "TlsConfig",
+    "TracingConfig",
     "VerifierConfig",
 ]
 
@@ -170,6 +171,21 @@ class TlsConfig(Settings):
     mutual: bool = Field(True, description="Servers ask callers for a certificate of that authority too (mTLS)")
 
 
+class TracingConfig(Settings):
+    """Traces of requests, sent to an OpenTelemetry collector. Needs the extra `tracing`."""
+
+    endpoint: str = Field(
+        description="host:port of a collector that takes OTLP over gRPC", pattern=r"^[^\s/:]+:\d{1,5}$", max_length=256
+    )
+    tls: bool = Field(False, description="Speak TLS with the collector, with the system's authorities")
+    sample_ratio: float = Field(0.01, ge=0.0, le=1.0, description="Share of requests that are traced")
+    follow_clients: bool = Field(
+        False,
+        description="A `traceparent` from a client continues its trace, and decides whether it is recorded; only for "
+        "clients that may decide that",
+    )
+
+
 class RpcConfig(Settings):
     """The internal plane: how replicas call each other. The same for all replicas of an application."""
 
@@ -181,6 +197,7 @@ class RpcConfig(Settings):
         64 * 2**20, ge=64 * 2**10, le=2**30, description="Largest message in either direction"
     )
     reflection: bool = Field(False, description="Let servers describe their services to anyone with the token")
+    tracing: TracingConfig | None = Field(None, description="Traces of requests over all hops; None = none")
 
 
 class VerifierConfig(Settings):

@@ -23,6 +23,7 @@ class SessionOpening:
     rule: VerificationRule
     budget: TreeBudget
     cache_salt: str = ""
+    traceparent: str = ""  # of the trace that it belongs to; "" = none
 
     @staticmethod
     def of(
@@ -44,6 +45,7 @@ class SessionOpening:
             rule=request.rule,
             budget=budget or request.budget,
             cache_salt=request.cache_salt,
+            traceparent=request.traceparent,
         )
 
 

@@ -62,6 +62,7 @@ class GenerationRequest:
     drafters: tuple[DrafterEndpoint, ...] = ()
     priority: int = 0  # in PRIORITY_RANGE
     tenant: TenantShare = TenantShare()
+    traceparent: str = ""  # of the trace that it belongs to; "" = none
 
     @staticmethod
     def build(

@@ -14,6 +14,7 @@ from workers.attention.forward_context import SequenceChunk
 from workers.core.errors import UnavailableError
 from workers.core.private_log import log_failure, summary
 from workers.core.throughput import Throughput
+from workers.core.tracing import NO_TRACER, Tracer
 from workers.draft.chunks import Feed, Work
 from workers.draft.messages import FrameIn, SessionErrorCode, Sink
 from workers.draft.planner import plan_step
@@ -60,12 +61,13 @@ class DraftEngine:
         events: KvEventLog | None = None,
         on_failure: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         self.counters = DraftCounters()
         self.manager = manager
         self._runner = runner
         self._limits = SessionLimits(model.context_length, grow_ahead)
-        self._book = SessionBook(manager, storage, model, self._limits, max_sessions, self.counters)
+        self._book = SessionBook(manager, storage, model, self._limits, max_sessions, self.counters, tracer)
         self._max_tokens = max_tokens_per_step
         self._sink = sink
         self._events = events

@@ -11,9 +11,12 @@ from outrider.v1 import draft_pb2_grpc
 
 from workers.core.config import DrafterConfig
 from workers.core.errors import UnavailableError
+from workers.core.readings import Readings
 from workers.core.sliding import SlidingDeltas
+from workers.core.tracing import Tracer
 from workers.draft.engine import DraftEngine
 from workers.draft.outbox import StreamHub
+from workers.draft.readings import read_drafter
 from workers.draft.service import DraftService
 from workers.draft.sessions import DraftModelInfo
 from workers.kvcache.events import KvEventLog
@@ -23,6 +26,7 @@ from workers.parallel.launcher import RankLauncher
 from workers.rpc.by_hand import run_by_hand
 from workers.rpc.channels import RpcOptions, RunningServer, start_server
 from workers.rpc.handshake import DrafterIdentity
+from workers.rpc.tracing import tracer_of
 from workers.runner.kv_memory import allocate_kv
 from workers.runner.model_runner import ModelRunner
 
@@ -37,9 +41,19 @@ class DraftServer:
     """One drafter process. Loading happens in the constructor, serving between `start` and `stop`."""
 
     def __init__(
-        self, config: DrafterConfig, *, drafter_id: str, incarnation: int, launcher: RankLauncher | None = None
+        self,
+        config: DrafterConfig,
+        *,
+        drafter_id: str,
+        incarnation: int,
+        launcher: RankLauncher | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
-        """`launcher` starts the other ranks of a tensor-parallel drafter; child processes by default."""
+        """`launcher` starts the other ranks of a tensor-parallel drafter; child processes by default.
+
+        `tracer`: None = as configured.
+        """
+        self._tracer = tracer or tracer_of(config.rpc, "outrider-drafter")
         self._loaded = loaded = load_model(config.model, launcher)
         try:
             self._build(config, loaded, drafter_id, incarnation)
@@ -96,6 +110,7 @@ class DraftServer:
             await self._server.stop(GRACE_S)
         await asyncio.to_thread(self.engine.stop)
         await asyncio.to_thread(self._loaded.close)
+        await asyncio.to_thread(self._tracer.close)
 
     def check_health(self) -> None:
         """Raise `UnavailableError` when the engine has failed or is stuck, or a rank of its group has been lost."""
@@ -120,6 +135,10 @@ class DraftServer:
             "busy": min(1.0, busy_s / seconds) if seconds > 0 else 0.0,
             **{name: float(value) for name, value in grown.items()},
         }
+
+    def readings(self) -> Readings:
+        """All that it counts, for whoever exports it; one reader, from any thread."""
+        return read_drafter(self.engine)
 
     def check_ranks(self) -> None:
         """Raise `UnavailableError` when a rank of its tensor-parallel group has been lost."""
@@ -149,6 +168,7 @@ class DraftServer:
             grow_ahead=config.grow_ahead,
             sink=self._hub.deliver,
             events=self._events,
+            tracer=self._tracer,
             on_failure=lambda: self._hub.fail(UnavailableError("the draft engine failed; try another drafter")),
         )
 

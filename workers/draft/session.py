@@ -8,6 +8,7 @@ import torch
 
 from workers.core.draft_session import SessionCommit, SessionOpening
 from workers.core.proposal import Proposal, TreeBudget
+from workers.core.tracing import NO_SPAN, Span
 from workers.draft.scratch import ScratchSlots
 from workers.drafting.expansion import Expander
 from workers.drafting.invariants import require
@@ -60,6 +61,8 @@ class Session:
         self.levels = 0
         self.sent_for = -1  # base_len of the last proposal
         self.starved = False  # no memory for more nodes: send what is there
+        self.num_proposals = 0
+        self.span: Span = NO_SPAN
         self.last_used = 0  # engine's counter of commits; the smallest loses its tree first
 
     @property

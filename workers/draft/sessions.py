@@ -6,6 +6,7 @@ import torch
 
 from workers.core.draft_session import SessionCommit, SessionOpening
 from workers.core.errors import InvalidRequestError
+from workers.core.tracing import NO_SPAN, NO_TRACER, Tracer
 from workers.draft.memory import TreeMemory
 from workers.draft.messages import FrameIn, FrameOut, SessionClose, SessionErrorCode, SessionFailure, SessionProposal
 from workers.draft.scratch import ScratchSlots
@@ -35,6 +36,7 @@ class DraftCounters:
 
     forwards: int = 0
     fed_tokens: int = 0  # committed tokens computed
+    opened_tokens: int = 0  # committed tokens that sessions were opened with
     cached_tokens: int = 0  # committed tokens found in the prefix cache
     expanded_nodes: int = 0
     proposals: int = 0
@@ -60,6 +62,7 @@ class SessionBook:
         limits: SessionLimits,
         max_sessions: int,
         counters: DraftCounters,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         self.sessions: dict[SessionKey, Session] = {}
         self.memory = TreeMemory(manager, self.sessions)
@@ -71,6 +74,7 @@ class SessionBook:
         self._limits = limits
         self.max_sessions = max_sessions
         self._counters = counters
+        self._tracer = tracer
         self._buffer = RowBuffer(model.device)
         self._clock = 0  # counts opens and commits
 
@@ -94,6 +98,7 @@ class SessionBook:
         proposal = session.proposal(self._limits)
         session.sent_for = session.base_len
         self._counters.proposals += 1
+        session.num_proposals += 1
         self._counters.proposed_nodes += len(proposal.tree)
         self._out(session.key.stream).proposals.append(SessionProposal(session.key.session_id, session.epoch, proposal))
 
@@ -136,6 +141,10 @@ class SessionBook:
         self.sessions[key] = session
         self._touch(session)
         self._counters.opened += 1
+        self._counters.opened_tokens += len(opening.token_ids)
+        if opening.traceparent:
+            tokens = {"tokens": len(opening.token_ids), "cached_tokens": table.num_cached_tokens}
+            session.span = self._tracer.start("drafter.session", opening.traceparent, epoch=opening.epoch, **tokens)
         self._counters.cached_tokens += table.num_cached_tokens
 
     def _refusal(self, opening: SessionOpening) -> tuple[SessionErrorCode, str] | None:
@@ -194,6 +203,9 @@ class SessionBook:
         del self.sessions[session.key]
         session.close(self._manager)
         self._counters.closed += 1
+        if session.span is not NO_SPAN:
+            session.span.set(proposals=session.num_proposals, committed_tokens=session.base_len)
+            session.span.end()
 
     def _touch(self, session: Session) -> None:
         self._clock += 1

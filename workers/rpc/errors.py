@@ -29,7 +29,15 @@ from workers.core.errors import (
 )
 from workers.core.private_log import log_failure
 
-__all__ = ["ERROR_METADATA_KEY", "RpcErrorLike", "error_metadata", "from_rpc_error", "from_status", "to_status"]
+__all__ = [
+    "ERROR_METADATA_KEY",
+    "RpcErrorLike",
+    "code_of",
+    "error_metadata",
+    "from_rpc_error",
+    "from_status",
+    "to_status",
+]
 
 ERROR_METADATA_KEY = "outrider-error"
 MAX_DETAILS_LENGTH = 2048  # HTTP/2 trailers are small; long texts would break the call itself
@@ -75,6 +83,14 @@ class RpcErrorLike(Protocol):
     def code(self) -> grpc.StatusCode: ...
 
     def details(self) -> str | None: ...
+
+
+def code_of(error: BaseException) -> grpc.StatusCode:
+    """The code of `to_status`, without a word in the log."""
+    kind = next((kind for kind in type(error).__mro__ if kind in _CODES), None)
+    if kind is not None:
+        return _CODES[kind]
+    return grpc.StatusCode.INVALID_ARGUMENT if isinstance(error, DecodeError) else grpc.StatusCode.INTERNAL
 
 
 def to_status(error: BaseException) -> tuple[grpc.StatusCode, str]:

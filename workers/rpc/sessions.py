@@ -22,6 +22,7 @@ def opening_to_wire(opening: SessionOpening) -> pb.OpenSession:
         rule=rule_to_wire(opening.rule),
         cache_salt=opening.cache_salt,
         budget=budget_to_wire(opening.budget),
+        traceparent=opening.traceparent,
     )
 
 
@@ -44,6 +45,7 @@ def opening_from_wire(message: pb.OpenSession, *, vocab_size: int) -> SessionOpe
         rule=rule_from_wire(message.rule) or VerificationRule.COUPLED,
         budget=budget_from_wire(message.budget),
         cache_salt=message.cache_salt,
+        traceparent=message.traceparent,
     )
 
 

@@ -167,6 +167,10 @@ class BudgetController:
         expected = self._survival.learn(session.kind, conditionals_of(verified), decided, set(accepted), session.factor)
         session.surprise += len(accepted) - expected
 
+    def predicted_ms(self, load: StepLoad) -> float:
+        """What a step without prompts would be expected to take now, waiting and drafting in it not included."""
+        return self.cost.ms(replace(load, drafting=self.num_active > 0))
+
     def record_step(self, load: StepLoad, ms: float, *, wait_ms: float = 0.0, draft_ms: float = 0.0) -> None:
         """A step without prompts took `ms`, waiting and drafting in the verifier not included."""
         load = replace(load, drafting=self.num_active > 0)

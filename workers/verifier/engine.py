@@ -23,7 +23,7 @@ from workers.text.output_text import OutputText
 from workers.text.tokenizer import Tokenizer
 from workers.verifier.finish import finish_of
 from workers.verifier.limits import EngineLimits
-from workers.verifier.load_meter import LoadMeter
+from workers.verifier.load_meter import FAILED, LoadMeter
 from workers.verifier.request_state import OutputSink, RequestState
 from workers.verifier.scheduler import Scheduler
 from workers.verifier.speculation import Committed, Speculation
@@ -178,6 +178,16 @@ class VerifierEngine:
         return self._scheduler.max_running
 
     @property
+    def num_preemptions(self) -> int:
+        """Since the start."""
+        return self._scheduler.num_preemptions
+
+    @property
+    def num_speculating(self) -> int:
+        """Requests that drafts are wanted for now."""
+        return self._speculation.num_active
+
+    @property
     def num_free_blocks(self) -> int:
         return self._kv_cache.num_free_blocks
 
@@ -228,6 +238,7 @@ class VerifierEngine:
         if scheduled:
             prompt_tokens = sum(item.num_tokens for item in scheduled if item.num_tokens > 1)
             results = self._step.run(scheduled)
+            self.load.counters.steps += 1
             self._cycle_started = self._clock()
             seconds = self._cycle_started - started
             if prompt_tokens >= PREFILL_TOKENS:
@@ -272,6 +283,7 @@ class VerifierEngine:
             state.admitted_at = self._clock()
             state.stats.queue_ms = (self._clock() - state.arrived_at) * 1e3
             state.stats.cached_prompt_tokens = state.num_computed
+            self.load.admitted(state.admitted_at - state.arrived_at, len(state.tokens), state.num_computed)
         self._speculation.admit(state)
 
     def _publish(self, results: list[StepResult]) -> None:
@@ -290,7 +302,7 @@ class VerifierEngine:
                     self._pace.first_token(len(state.request.prompt_token_ids), self._clock() - state.admitted_at)
             tree, accepted = result.proposal.tree, min(len(result.accepted_nodes), kept)
             state.stats.record_step(tree.max_depth, len(tree), accepted, kept)
-            self.load.committed(state.key, state.arrived_at, kept, len(tree), accepted)
+            self.load.committed(state.key, state.arrived_at, kept, len(tree), accepted, tree.max_depth)
             tokens, logprobs = result.token_ids[:kept], result.logprobs[:kept]
             self._scheduler.waiting.served(state, kept)
             if finish is None:
@@ -309,7 +321,7 @@ class VerifierEngine:
         tokens: tuple[int, ...] = (),
         logprobs: tuple[TokenLogprob, ...] = (),
     ) -> None:
-        if not self._forget(state):
+        if not self._forget(state, reason):
             return
         state.stats.total_ms = (self._clock() - state.arrived_at) * 1e3
         if reason in (FinishReason.STOP, FinishReason.LENGTH) and not state.request.output_token_ids:
@@ -329,12 +341,12 @@ class VerifierEngine:
         why = "is shutting down" if self._failure is None else "has failed"
         return UnavailableError(f"this verifier {why}; try another")
 
-    def _forget(self, state: RequestState) -> bool:
+    def _forget(self, state: RequestState, how: str = FAILED) -> bool:
         """Take it out of all books; False when it has been displaced meanwhile."""
         with self._wake:
             if self._states.pop(state.key, None) is None:
                 return False
-            self.load.ended(state.key)
+            self.load.ended(state.key, how)
             if state.admitted_at is not None:
                 self._hints.left(self._clock())
         self._scheduler.remove(state)

@@ -13,7 +13,7 @@ from workers.proposers.union import UnionProposer
 from workers.rpc.channels import RpcOptions
 from workers.rpc.handshake import VerifierIdentity
 
-__all__ = ["build_proposer"]
+__all__ = ["build_proposer", "remote_of"]
 
 
 def build_proposer(config: VerifierConfig, loaded: LoadedModel, verifier_id: str, incarnation: int) -> Proposer:
@@ -23,6 +23,12 @@ def build_proposer(config: VerifierConfig, loaded: LoadedModel, verifier_id: str
     """
     proposer = _proposer(config, loaded, verifier_id, incarnation)
     return UnionProposer(proposer, NgramProposer(config.ngram)) if config.ngram.combine else proposer
+
+
+def remote_of(proposer: Proposer) -> RemoteProposer | None:
+    """The part that works with drafters; None where none does."""
+    first = proposer.first if isinstance(proposer, UnionProposer) else proposer
+    return first if isinstance(first, RemoteProposer) else None
 
 
 def _proposer(config: VerifierConfig, loaded: LoadedModel, verifier_id: str, incarnation: int) -> Proposer:

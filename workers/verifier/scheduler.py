@@ -25,6 +25,7 @@ class Scheduler:
         self._max_tokens = max_tokens_per_step
         self.waiting = WaitingRoom()
         self.running: list[RequestState] = []
+        self.num_preemptions = 0
 
     def admit(self) -> list[RequestState]:
         """Move waiting requests to running while there is room; returns those admitted now (in order).
@@ -88,6 +89,7 @@ class Scheduler:
         self.running.remove(state)
         self._release(state)
         state.stats.preemptions += 1
+        self.num_preemptions += 1
         self.waiting.put_back(state)
 
     def remove(self, state: RequestState) -> None:

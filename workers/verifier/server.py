@@ -9,16 +9,18 @@ import time
 from outrider.v1 import verifier_pb2_grpc
 
 from workers.core.config import VerifierConfig
+from workers.core.readings import Readings
+from workers.core.tracing import Tracer
 from workers.models.loaded import LoadedModel
 from workers.models.loader import load_model
 from workers.parallel.launcher import RankLauncher
-from workers.proposers.remote import RemoteProposer
-from workers.proposers.union import UnionProposer
 from workers.rpc.by_hand import run_by_hand
 from workers.rpc.channels import RpcOptions, RunningServer, start_server
+from workers.rpc.tracing import tracer_of
 from workers.verifier.assembly import build_engine
 from workers.verifier.info import VerifierInfo
-from workers.verifier.proposer import build_proposer
+from workers.verifier.proposer import build_proposer, remote_of
+from workers.verifier.readings import read_verifier
 from workers.verifier.service import VerifierService
 
 __all__ = ["VerifierServer"]
@@ -30,9 +32,19 @@ class VerifierServer:
     """One verifier process. Loading happens in the constructor, serving between `start` and `stop`."""
 
     def __init__(
-        self, config: VerifierConfig, *, verifier_id: str, incarnation: int, launcher: RankLauncher | None = None
+        self,
+        config: VerifierConfig,
+        *,
+        verifier_id: str,
+        incarnation: int,
+        launcher: RankLauncher | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
-        """`launcher` starts the other ranks of a tensor-parallel verifier; child processes by default."""
+        """`launcher` starts the other ranks of a tensor-parallel verifier; child processes by default.
+
+        `tracer`: None = as configured.
+        """
+        self._tracer = tracer or tracer_of(config.rpc, "outrider-verifier")
         self._loaded = loaded = load_model(config.model, launcher)
         try:
             self._build(config, loaded, verifier_id, incarnation)
@@ -45,7 +57,7 @@ class VerifierServer:
         self.engine = build_engine(config, loaded, self._proposer, incarnation)
         context_length = min(loaded.context_length, config.kv_cache.num_tokens)
         self._info = VerifierInfo(verifier_id, incarnation, config, loaded, context_length)
-        self._service = VerifierService(self.engine, self._info, config.speculation)
+        self._service = VerifierService(self.engine, self._info, config.speculation, self._tracer)
         self._options = RpcOptions.of(config.rpc)
         self._server: RunningServer | None = None
 
@@ -78,6 +90,7 @@ class VerifierServer:
             await self._server.stop(GRACE_S)
         await asyncio.to_thread(self._proposer.shutdown)
         await asyncio.to_thread(self._loaded.close)
+        await asyncio.to_thread(self._tracer.close)
 
     def check_health(self) -> None:
         """Raise `UnavailableError` when the engine has failed or is stuck, or a rank of its group has been lost."""
@@ -87,17 +100,21 @@ class VerifierServer:
     def load_signals(self) -> dict[str, float]:
         """For autoscaling: what is going on, and the last minute; latencies are -1 where there was none."""
         engine = self.engine
-        proposer = self._proposer.first if isinstance(self._proposer, UnionProposer) else self._proposer
-        remote = proposer.counters if isinstance(proposer, RemoteProposer) else None
+        remote = remote_of(self._proposer)
         return {
             "running": float(engine.num_running),
             "waiting": float(engine.num_waiting),
             "seats": float(engine.max_running),
             "kv_usage": engine.kv_usage,
             **engine.load.window(
-                proposals=0.0 if remote is None else remote.proposals, late=0.0 if remote is None else remote.late
+                proposals=0.0 if remote is None else remote.counters.proposals,
+                late=0.0 if remote is None else remote.counters.late,
             ),
         }
+
+    def readings(self) -> Readings:
+        """All that it counts, for whoever exports it; one reader, from any thread."""
+        return read_verifier(self.engine, remote_of(self._proposer))
 
     def check_ranks(self) -> None:
         """Raise `UnavailableError` when a rank of its tensor-parallel group has been lost."""

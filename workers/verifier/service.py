@@ -1,6 +1,7 @@
 """The verifier's gRPC service: requests in, committed tokens out."""
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,6 +11,8 @@ from outrider.v1 import verifier_pb2, verifier_pb2_grpc
 from workers.core.config import SpeculationConfig
 from workers.core.errors import OutriderError, RefusedError, UnavailableError
 from workers.core.request import StepOutput
+from workers.core.statistics import GenerationStats
+from workers.core.tracing import NO_SPAN, NO_TRACER, TRACEPARENT, Span, Tracer
 from workers.rpc import convert
 from workers.rpc.kv_events import kv_events_to_wire
 from workers.verifier.engine import VerifierEngine
@@ -41,10 +44,13 @@ class _QueueSink:
 class VerifierService(verifier_pb2_grpc.VerifierServiceServicer):
     """Serves `Generate`, `GetInfo` and `KvEvents` for one engine."""
 
-    def __init__(self, engine: VerifierEngine, info: VerifierInfo, speculation: SpeculationConfig) -> None:
+    def __init__(
+        self, engine: VerifierEngine, info: VerifierInfo, speculation: SpeculationConfig, tracer: Tracer = NO_TRACER
+    ) -> None:
         self._engine = engine
         self._info = info
         self._speculation = speculation
+        self._tracer = tracer
         self.draining = False
 
     async def Generate(
@@ -61,15 +67,25 @@ class VerifierService(verifier_pb2_grpc.VerifierServiceServicer):
         if generation.rule not in self._speculation.allowed_rules:
             allowed = ", ".join(self._speculation.allowed_rules)
             raise RefusedError(f"verification rule {generation.rule} is not allowed by this server; allowed: {allowed}")
+        span = self._span(request, context)
+        generation = dataclasses.replace(generation, traceparent=span.traceparent)
         sink = _QueueSink(asyncio.get_running_loop())
-        key = self._engine.submit(generation, sink)
+        try:
+            key = self._engine.submit(generation, sink)
+        except OutriderError as error:
+            span.end(type(error).__name__)
+            raise
         # Not in a `finally`: a call that is cancelled while gRPC writes never enters this generator again. A finished
         # request is unknown to the engine by then, and that is fine.
         context.add_done_callback(lambda _: self._engine.cancel(key))  # type: ignore[arg-type]  # no function fits the stubs
+        context.add_done_callback(lambda _: span.end())  # type: ignore[arg-type]  # as above
         while True:
             item = await sink.queue.get()
             if isinstance(item, OutriderError):
+                span.end(type(item).__name__)
                 raise item
+            if item.stats is not None:
+                span.set(finish=str(item.finish_reason), **_told(item.stats))
             yield convert.step_to_wire(item)
             if item.finish_reason is not None:
                 return
@@ -88,3 +104,34 @@ class VerifierService(verifier_pb2_grpc.VerifierServiceServicer):
         with self._engine.events.subscribe(request.incarnation, request.after_sequence_number) as subscription:
             while (batch := await subscription.receive(LOAD_REPORT_S)) is not None:
                 yield kv_events_to_wire(batch, self._info.load(self._engine))
+
+    def _span(self, request: verifier_pb2.VerifierGenerateRequest, context: grpc.aio.ServicerContext[Any, Any]) -> Span:
+        """Part of the caller's trace, if there is one."""
+        if not self._tracer.enabled:
+            return NO_SPAN
+        headers: Any = context.invocation_metadata() or ()
+        parent = next((str(value) for key, value in headers if key == TRACEPARENT), "")
+        return self._tracer.start(
+            "verifier.generate",
+            parent,
+            request_id=request.request_id,
+            verifier=self._info.verifier_id,
+            prompt_tokens=len(request.prompt_token_ids),
+            resumed_tokens=len(request.output_token_ids),
+        )
+
+
+def _told(stats: GenerationStats) -> dict[str, int | float]:
+    """What a span says of an answer: numbers only."""
+    return {
+        "queue_ms": stats.queue_ms,
+        "time_to_first_token_ms": stats.time_to_first_token_ms,
+        "cached_prompt_tokens": stats.cached_prompt_tokens,
+        "output_tokens": stats.output_tokens,
+        "verify_steps": stats.verify_steps,
+        "plain_steps": stats.plain_steps,
+        "drafted_tokens": stats.drafted_tokens,
+        "accepted_tokens": stats.accepted_tokens,
+        "drafter_changes": stats.drafter_changes,
+        "preemptions": stats.preemptions,
+    }

@@ -56,6 +56,10 @@ class Speculation:
         self._draft_ms = 0.0
         self._choice: Choice | None = None
 
+    @property
+    def num_active(self) -> int:
+        return self._controller.num_active
+
     # Requests
 
     def admit(self, state: RequestState) -> None:
@@ -146,12 +150,17 @@ class Speculation:
         for result in results:
             self._controller.learn(result.state.key, result.proposal, result.accepted_nodes, len(result.token_ids))
         ms = cycle_ms - self._wait_ms - self._draft_ms
+        self.load.wait_ms += self._wait_ms
+        self.load.draft_ms += self._draft_ms
         if all(item.num_tokens == 1 for item in scheduled):
             load = StepLoad(
                 sum(1 + item.num_nodes for item in scheduled),
                 len(scheduled),
                 sum(len(r.state.tokens) - len(r.token_ids) for r in results),
             )
+            self.load.costed_steps += 1
+            self.load.predicted_ms += self._controller.predicted_ms(load)
+            self.load.measured_ms += ms
             self._controller.record_step(load, ms, wait_ms=self._wait_ms, draft_ms=self._draft_ms)
         if self._trace is not None:
             emitted = sum(len(result.token_ids) for result in results)

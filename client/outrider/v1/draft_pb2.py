@@ -26,15 +26,15 @@ from outrider.v1 import common_pb2 as outrider_dot_v1_dot_common__pb2
 from outrider.v1 import verifier_pb2 as outrider_dot_v1_dot_verifier__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17outrider/v1/draft.proto\x12\x0boutrider.v1\x1a\x18outrider/v1/common.proto\x1a\x1aoutrider/v1/verifier.proto\"\xac\x01\n\rVerifierFrame\x12!\n\x05hello\x18\x01 \x01(\x0b\x32\x12.outrider.v1.Hello\x12\'\n\x05opens\x18\x02 \x03(\x0b\x32\x18.outrider.v1.OpenSession\x12$\n\x07\x63ommits\x18\x03 \x03(\x0b\x32\x13.outrider.v1.Commit\x12)\n\x06\x63loses\x18\x04 \x03(\x0b\x32\x19.outrider.v1.CloseSession\"\x8a\x01\n\x0c\x44rafterFrame\x12%\n\x07welcome\x18\x01 \x01(\x0b\x32\x14.outrider.v1.Welcome\x12(\n\tproposals\x18\x02 \x03(\x0b\x32\x15.outrider.v1.Proposal\x12)\n\x06\x65rrors\x18\x03 \x03(\x0b\x32\x19.outrider.v1.SessionError\"\xa1\x01\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x13\n\x0bverifier_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\r\n\x05model\x18\x04 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x05 \x01(\t\x12\x16\n\x0etokenizer_hash\x18\x06 \x01(\t\x12\x12\n\nvocab_size\x18\x07 \x01(\r\"\xd0\x01\n\x07Welcome\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x12\n\ndrafter_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\r\n\x05model\x18\x04 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x05 \x01(\t\x12\x16\n\x0etokenizer_hash\x18\x06 \x01(\t\x12\x12\n\nvocab_size\x18\x07 \x01(\r\x12\x14\n\x0cmax_sessions\x18\x08 \x01(\r\x12\x16\n\x0e\x63ontext_length\x18\t \x01(\r\"A\n\x06\x42udget\x12\x11\n\tmax_depth\x18\x01 \x01(\r\x12\x11\n\tmax_width\x18\x02 \x01(\r\x12\x11\n\tmax_nodes\x18\x03 \x01(\r\"\xfd\x01\n\x0bOpenSession\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x15\n\rprompt_tokens\x18\x04 \x01(\r\x12-\n\x08sampling\x18\x05 \x01(\x0b\x32\x1b.outrider.v1.SamplingParams\x12\x0c\n\x04seed\x18\x06 \x01(\x04\x12+\n\x04rule\x18\x07 \x01(\x0e\x32\x1d.outrider.v1.VerificationRule\x12\x12\n\ncache_salt\x18\x08 \x01(\t\x12#\n\x06\x62udget\x18\t \x01(\x0b\x32\x13.outrider.v1.Budget\"\x85\x01\n\x06\x43ommit\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x10\n\x08\x62\x61se_len\x18\x03 \x01(\r\x12\x11\n\ttoken_ids\x18\x04 \x03(\r\x12#\n\x06\x62udget\x18\x05 \x01(\x0b\x32\x13.outrider.v1.Budget\x12\x0e\n\x06paused\x18\x06 \x01(\x08\"1\n\x0c\x43loseSession\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\"\xb1\x01\n\x08Proposal\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x10\n\x08\x62\x61se_len\x18\x03 \x01(\r\x12$\n\x04tree\x18\x04 \x01(\x0b\x32\x16.outrider.v1.TokenTree\x12\x34\n\rdistributions\x18\x05 \x03(\x0b\x32\x1d.outrider.v1.NodeDistribution\x12\x14\n\x0clog_survival\x18\x06 \x03(\x02\"\\\n\x10NodeDistribution\x12\x12\n\nnode_index\x18\x01 \x01(\x11\x12\x34\n\x0c\x64istribution\x18\x02 \x01(\x0b\x32\x1e.outrider.v1.DraftDistribution\"o\n\x0cSessionError\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12+\n\x04\x63ode\x18\x03 \x01(\x0e\x32\x1d.outrider.v1.SessionErrorCode\x12\x0f\n\x07message\x18\x04 \x01(\t*\xef\x01\n\x10SessionErrorCode\x12\"\n\x1eSESSION_ERROR_CODE_UNSPECIFIED\x10\x00\x12&\n\"SESSION_ERROR_CODE_UNKNOWN_SESSION\x10\x01\x12$\n SESSION_ERROR_CODE_OVER_CAPACITY\x10\x02\x12\"\n\x1eSESSION_ERROR_CODE_STALE_EPOCH\x10\x03\x12%\n!SESSION_ERROR_CODE_CONTEXT_LENGTH\x10\x04\x12\x1e\n\x1aSESSION_ERROR_CODE_INVALID\x10\x05\x32\xa1\x01\n\x0c\x44raftService\x12\x46\n\tSpeculate\x12\x1a.outrider.v1.VerifierFrame\x1a\x19.outrider.v1.DrafterFrame(\x01\x30\x01\x12I\n\x08KvEvents\x12\x1c.outrider.v1.KvEventsRequest\x1a\x1d.outrider.v1.KvEventsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17outrider/v1/draft.proto\x12\x0boutrider.v1\x1a\x18outrider/v1/common.proto\x1a\x1aoutrider/v1/verifier.proto\"\xac\x01\n\rVerifierFrame\x12!\n\x05hello\x18\x01 \x01(\x0b\x32\x12.outrider.v1.Hello\x12\'\n\x05opens\x18\x02 \x03(\x0b\x32\x18.outrider.v1.OpenSession\x12$\n\x07\x63ommits\x18\x03 \x03(\x0b\x32\x13.outrider.v1.Commit\x12)\n\x06\x63loses\x18\x04 \x03(\x0b\x32\x19.outrider.v1.CloseSession\"\x8a\x01\n\x0c\x44rafterFrame\x12%\n\x07welcome\x18\x01 \x01(\x0b\x32\x14.outrider.v1.Welcome\x12(\n\tproposals\x18\x02 \x03(\x0b\x32\x15.outrider.v1.Proposal\x12)\n\x06\x65rrors\x18\x03 \x03(\x0b\x32\x19.outrider.v1.SessionError\"\xa1\x01\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x13\n\x0bverifier_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\r\n\x05model\x18\x04 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x05 \x01(\t\x12\x16\n\x0etokenizer_hash\x18\x06 \x01(\t\x12\x12\n\nvocab_size\x18\x07 \x01(\r\"\xd0\x01\n\x07Welcome\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x12\n\ndrafter_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\r\n\x05model\x18\x04 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x05 \x01(\t\x12\x16\n\x0etokenizer_hash\x18\x06 \x01(\t\x12\x12\n\nvocab_size\x18\x07 \x01(\r\x12\x14\n\x0cmax_sessions\x18\x08 \x01(\r\x12\x16\n\x0e\x63ontext_length\x18\t \x01(\r\"A\n\x06\x42udget\x12\x11\n\tmax_depth\x18\x01 \x01(\r\x12\x11\n\tmax_width\x18\x02 \x01(\r\x12\x11\n\tmax_nodes\x18\x03 \x01(\r\"\x92\x02\n\x0bOpenSession\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x15\n\rprompt_tokens\x18\x04 \x01(\r\x12-\n\x08sampling\x18\x05 \x01(\x0b\x32\x1b.outrider.v1.SamplingParams\x12\x0c\n\x04seed\x18\x06 \x01(\x04\x12+\n\x04rule\x18\x07 \x01(\x0e\x32\x1d.outrider.v1.VerificationRule\x12\x12\n\ncache_salt\x18\x08 \x01(\t\x12#\n\x06\x62udget\x18\t \x01(\x0b\x32\x13.outrider.v1.Budget\x12\x13\n\x0btraceparent\x18\n \x01(\t\"\x85\x01\n\x06\x43ommit\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x10\n\x08\x62\x61se_len\x18\x03 \x01(\r\x12\x11\n\ttoken_ids\x18\x04 \x03(\r\x12#\n\x06\x62udget\x18\x05 \x01(\x0b\x32\x13.outrider.v1.Budget\x12\x0e\n\x06paused\x18\x06 \x01(\x08\"1\n\x0c\x43loseSession\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\"\xb1\x01\n\x08Proposal\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x10\n\x08\x62\x61se_len\x18\x03 \x01(\r\x12$\n\x04tree\x18\x04 \x01(\x0b\x32\x16.outrider.v1.TokenTree\x12\x34\n\rdistributions\x18\x05 \x03(\x0b\x32\x1d.outrider.v1.NodeDistribution\x12\x14\n\x0clog_survival\x18\x06 \x03(\x02\"\\\n\x10NodeDistribution\x12\x12\n\nnode_index\x18\x01 \x01(\x11\x12\x34\n\x0c\x64istribution\x18\x02 \x01(\x0b\x32\x1e.outrider.v1.DraftDistribution\"o\n\x0cSessionError\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12+\n\x04\x63ode\x18\x03 \x01(\x0e\x32\x1d.outrider.v1.SessionErrorCode\x12\x0f\n\x07message\x18\x04 \x01(\t*\xef\x01\n\x10SessionErrorCode\x12\"\n\x1eSESSION_ERROR_CODE_UNSPECIFIED\x10\x00\x12&\n\"SESSION_ERROR_CODE_UNKNOWN_SESSION\x10\x01\x12$\n SESSION_ERROR_CODE_OVER_CAPACITY\x10\x02\x12\"\n\x1eSESSION_ERROR_CODE_STALE_EPOCH\x10\x03\x12%\n!SESSION_ERROR_CODE_CONTEXT_LENGTH\x10\x04\x12\x1e\n\x1aSESSION_ERROR_CODE_INVALID\x10\x05\x32\xa1\x01\n\x0c\x44raftService\x12\x46\n\tSpeculate\x12\x1a.outrider.v1.VerifierFrame\x1a\x19.outrider.v1.DrafterFrame(\x01\x30\x01\x12I\n\x08KvEvents\x12\x1c.outrider.v1.KvEventsRequest\x1a\x1d.outrider.v1.KvEventsResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'outrider.v1.draft_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SESSIONERRORCODE']._serialized_start=1683
-  _globals['_SESSIONERRORCODE']._serialized_end=1922
+  _globals['_SESSIONERRORCODE']._serialized_start=1704
+  _globals['_SESSIONERRORCODE']._serialized_end=1943
   _globals['_VERIFIERFRAME']._serialized_start=95
   _globals['_VERIFIERFRAME']._serialized_end=267
   _globals['_DRAFTERFRAME']._serialized_start=270
@@ -46,17 +46,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BUDGET']._serialized_start=785
   _globals['_BUDGET']._serialized_end=850
   _globals['_OPENSESSION']._serialized_start=853
-  _globals['_OPENSESSION']._serialized_end=1106
-  _globals['_COMMIT']._serialized_start=1109
-  _globals['_COMMIT']._serialized_end=1242
-  _globals['_CLOSESESSION']._serialized_start=1244
-  _globals['_CLOSESESSION']._serialized_end=1293
-  _globals['_PROPOSAL']._serialized_start=1296
-  _globals['_PROPOSAL']._serialized_end=1473
-  _globals['_NODEDISTRIBUTION']._serialized_start=1475
-  _globals['_NODEDISTRIBUTION']._serialized_end=1567
-  _globals['_SESSIONERROR']._serialized_start=1569
-  _globals['_SESSIONERROR']._serialized_end=1680
-  _globals['_DRAFTSERVICE']._serialized_start=1925
-  _globals['_DRAFTSERVICE']._serialized_end=2086
+  _globals['_OPENSESSION']._serialized_end=1127
+  _globals['_COMMIT']._serialized_start=1130
+  _globals['_COMMIT']._serialized_end=1263
+  _globals['_CLOSESESSION']._serialized_start=1265
+  _globals['_CLOSESESSION']._serialized_end=1314
+  _globals['_PROPOSAL']._serialized_start=1317
+  _globals['_PROPOSAL']._serialized_end=1494
+  _globals['_NODEDISTRIBUTION']._serialized_start=1496
+  _globals['_NODEDISTRIBUTION']._serialized_end=1588
+  _globals['_SESSIONERROR']._serialized_start=1590
+  _globals['_SESSIONERROR']._serialized_end=1701
+  _globals['_DRAFTSERVICE']._serialized_start=1946
+  _globals['_DRAFTSERVICE']._serialized_end=2107
 # @@protoc_insertion_point(module_scope)

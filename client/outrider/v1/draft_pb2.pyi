@@ -97,7 +97,7 @@ class Budget(_message.Message):
     def __init__(self, max_depth: _Optional[int] = ..., max_width: _Optional[int] = ..., max_nodes: _Optional[int] = ...) -> None: ...
 
 class OpenSession(_message.Message):
-    __slots__ = ("session_id", "epoch", "token_ids", "prompt_tokens", "sampling", "seed", "rule", "cache_salt", "budget")
+    __slots__ = ("session_id", "epoch", "token_ids", "prompt_tokens", "sampling", "seed", "rule", "cache_salt", "budget", "traceparent")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -107,6 +107,7 @@ class OpenSession(_message.Message):
     RULE_FIELD_NUMBER: _ClassVar[int]
     CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
     BUDGET_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     session_id: int
     epoch: int
     token_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -116,7 +117,8 @@ class OpenSession(_message.Message):
     rule: _common_pb2.VerificationRule
     cache_salt: str
     budget: Budget
-    def __init__(self, session_id: _Optional[int] = ..., epoch: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., prompt_tokens: _Optional[int] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., seed: _Optional[int] = ..., rule: _Optional[_Union[_common_pb2.VerificationRule, str]] = ..., cache_salt: _Optional[str] = ..., budget: _Optional[_Union[Budget, _Mapping]] = ...) -> None: ...
+    traceparent: str
+    def __init__(self, session_id: _Optional[int] = ..., epoch: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., prompt_tokens: _Optional[int] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., seed: _Optional[int] = ..., rule: _Optional[_Union[_common_pb2.VerificationRule, str]] = ..., cache_salt: _Optional[str] = ..., budget: _Optional[_Union[Budget, _Mapping]] = ..., traceparent: _Optional[str] = ...) -> None: ...
 
 class Commit(_message.Message):
     __slots__ = ("session_id", "epoch", "base_len", "token_ids", "budget", "paused")

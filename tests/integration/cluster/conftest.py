@@ -21,6 +21,7 @@ from tests.integration.cluster.processes import REPLACEMENT_S, wait_until
 
 # Before anything imports Ray. A second node joins which Ray refuses on the loopback interface.
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "1"
+os.environ["RAY_metrics_report_interval_ms"] = "1000"  # noqa: SIM112  # as Ray spells it; its own 10 s are long for tests
 prepare_environment(os.environ, private=True)
 
 # The SDK and the commands take it from here; applications without keys do not look at it.
@@ -66,6 +67,7 @@ def application(
 def document(*applications: dict[str, object], grpc_port: int, http_port: int) -> dict[str, object]:
     return {
         "proxy_location": "HeadOnly",
+        "logging_config": {"encoding": "JSON"},
         "http_options": {"host": "127.0.0.1", "port": http_port},
         "grpc_options": {"port": grpc_port, "grpc_servicer_functions": [SERVICER]},
         "applications": list(applications),

@@ -7,6 +7,7 @@ import pytest
 from cluster.deployments.replica import EngineReplica, drain_budget_s, leave_when_lost
 from cluster.router.membership import ReplicaRecord
 from workers.core.errors import UnavailableError
+from workers.core.readings import Readings
 
 
 class FakeServer:
@@ -33,6 +34,9 @@ class FakeServer:
 
     def load_signals(self) -> dict[str, float]:
         return {"sessions": 3.0}
+
+    def readings(self) -> Readings:
+        return Readings({}, {})
 
     def check_ranks(self) -> None:
         if not self.complete:

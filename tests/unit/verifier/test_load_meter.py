@@ -25,9 +25,9 @@ def test_latencies_and_counts() -> None:
     meter = LoadMeter(clock)
     assert (meter.window()["ttft_ms"], meter.window()["itl_ms"]) == (-1.0, -1.0)
     meter.counters.arrived += 1
-    meter.committed(7, 49.8, tokens=1, tree_nodes=0, accepted=0)  # first token after 200 ms
+    meter.committed(7, 49.8, tokens=1, tree_nodes=0, accepted=0, depth=0)  # first token after 200 ms
     clock.now_s += 0.3
-    meter.committed(7, 49.8, tokens=3, tree_nodes=8, accepted=2)  # 100 ms for each
+    meter.committed(7, 49.8, tokens=3, tree_nodes=8, accepted=2, depth=3)  # 100 ms for each
     meter.ended(7)
     meter.ended(8)  # never got a token
     seen = meter.window(proposals=4.0, late=1.0)

@@ -1,0 +1,1 @@
+"""Metrics, their exporter, dashboards, rules, traces and logs."""
