@@ -90,7 +90,7 @@ _SPECULATION = (
     _counter("draft_streams_opened", "streams", VERIFIER, "Streams to drafters that got a welcome"),
     _counter("draft_stream_failures", "streams", VERIFIER, "Streams to drafters that ended or did not come up"),
     _counter("draft_incompatible_drafters", "streams", VERIFIER, "Drafters that were refused: their model or protocol does not fit"),
-    _counter("draft_silences", "drafters", VERIFIER, "Times that a drafter was no longer waited for"),
+    _counter("draft_silences", "drafters", VERIFIER, "Times that a drafter fell silent, so that its requests leave it when there is another"),
     _gauge("draft_links", "drafters", VERIFIER, "Drafters that it knows, by the state of their stream", "state"),
 )
 
