@@ -68,7 +68,9 @@ def session_ms(away_ms: float) -> Scorer:
     """Going elsewhere than the session's latest request went, whose blocks may not have been announced yet."""
 
     def score(request: RequestShape, pool: PoolSnapshot) -> Floats:
-        return np.where(pool.session_home.any() & ~pool.session_home, away_ms, 0.0)
+        if not pool.session_home.any():
+            return np.zeros(len(pool))
+        return np.where(pool.session_home, 0.0, away_ms)
 
     return score
 
@@ -77,9 +79,10 @@ def lateness_ms() -> Scorer:
     """What a drafter takes to answer; where that is unknown, the mean of the others."""
 
     def score(request: RequestShape, pool: PoolSnapshot) -> Floats:
-        known = pool.response_ms[pool.response_ms > 0]
-        usual = float(known.mean()) if len(known) else 0.0
-        return np.where(pool.response_ms > 0, pool.response_ms, usual)
+        is_known = pool.response_ms > 0
+        if not is_known.any():
+            return np.zeros(len(pool))
+        return np.where(is_known, pool.response_ms, pool.response_ms[is_known].mean())
 
     return score
 
