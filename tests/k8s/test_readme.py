@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from cluster.config.loader import load_config
-from tests.k8s.kustomize import BASE, COMPONENTS, K8S, OVERLAYS, ROOT, build, kubectl
+from tests.k8s.binaries import kubectl
+from tests.k8s.kustomize import BASE, COMPONENTS, K8S, OVERLAYS, ROOT, build
 from tests.k8s.manifests import containers, groups, pod_templates, quantity, ray_service
 from tests.k8s.references import PREREQUISITES
 

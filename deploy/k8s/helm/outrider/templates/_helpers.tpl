@@ -1,0 +1,101 @@
+{{/* An image: a digest takes the place of the tag. */}}
+{{- define "outrider.image" -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag }}{{ end }}
+{{- end }}
+
+{{/* The image for a pool with so many GPUs: root, gpus. */}}
+{{- define "outrider.poolImage" -}}
+{{ include "outrider.image" (ternary .root.Values.images.cuda .root.Values.images.cpu (gt (int .gpus) 0)) }}
+{{- end }}
+
+{{/* The text of the Serve config, which must be one. */}}
+{{- define "outrider.serveConfig" -}}
+{{- $text := .Values.serveConfig | default (.Files.Get "files/serve.yaml") }}
+{{- if not (kindIs "slice" (get (fromYaml $text) "applications")) }}
+{{- fail "serveConfig: must be the text of a Serve config, YAML with a list `applications`" }}
+{{- end }}
+{{- $text }}
+{{- end }}
+
+{{/* A pod that is told to go ends its answers first: 5 s preStop, the drain, 15 s to spare. Arguments: name, pool. */}}
+{{- define "outrider.checkTimes" -}}
+{{- $least := add 20 .pool.drainSeconds }}
+{{- if lt (int .pool.terminationGracePeriodSeconds) (int $least) }}
+{{- fail (printf "%s.terminationGracePeriodSeconds: must be at least drainSeconds + 20 = %d" .name $least) }}
+{{- end }}
+{{- if gt (int .pool.minReplicas) (int .pool.maxReplicas) }}
+{{- fail (printf "%s.minReplicas: at most maxReplicas = %d" .name (int .pool.maxReplicas)) }}
+{{- end }}
+{{- end }}
+
+{{/* Labels of the pods of one component: root is not needed, only the name. */}}
+{{- define "outrider.labels" -}}
+app.kubernetes.io/part-of: outrider
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+
+{{- define "outrider.containerSecurity" -}}
+allowPrivilegeEscalation: false
+capabilities: {drop: [ALL]}
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* Security of a pod; the argument is the user's number. */}}
+{{- define "outrider.podSecurity" -}}
+fsGroup: {{ . }}
+fsGroupChangePolicy: OnRootMismatch
+runAsGroup: {{ . }}
+runAsNonRoot: true
+runAsUser: {{ . }}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "outrider.pullSecrets" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . | quote }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Requests and limits of a container: cpu, cpuLimit, memory, and gpus where the device plugin gives them. */}}
+{{- define "outrider.resources" -}}
+requests:
+  cpu: {{ .cpu | quote }}
+  memory: {{ .memory }}
+  {{- if .gpus }}
+  nvidia.com/gpu: {{ .gpus | toString | quote }}
+  {{- end }}
+limits:
+  {{- if .cpuLimit }}
+  cpu: {{ .cpuLimit | quote }}
+  {{- end }}
+  memory: {{ .memory }}
+  {{- if .gpus }}
+  nvidia.com/gpu: {{ .gpus | toString | quote }}
+  {{- end }}
+{{- end }}
+
+{{/* Variables that the head and all workers have; the argument is the drain in seconds. */}}
+{{- define "outrider.env" -}}
+- {name: RAY_USAGE_STATS_ENABLED, value: "0"}
+# A Serve proxy that died is replaced after three checks; Ray's own period would make that 28 s.
+- {name: RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S, value: "1"}
+- {name: RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S, value: "5"}
+- {name: RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S, value: {{ . | toString | quote }}}
+{{- end }}
+
+{{- define "outrider.scratchVolumes" -}}
+- {name: tmp, emptyDir: {sizeLimit: 20Gi}}
+- {name: home, emptyDir: {sizeLimit: 5Gi}}
+- {name: shared-mem, emptyDir: {medium: Memory, sizeLimit: {{ . }}}}
+{{- end }}
+
+{{- define "outrider.scratchMounts" -}}
+- {name: tmp, mountPath: /tmp}
+- {name: home, mountPath: /home/outrider}
+- {name: shared-mem, mountPath: /dev/shm}
+{{- end }}
