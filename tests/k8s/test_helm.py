@@ -1,4 +1,4 @@
-"""The chart makes the objects that kustomize makes: of the base, of every component, of every overlay. No exceptions."""
+"""The chart makes the objects that kustomize makes: of the base, every component, every overlay. No exceptions."""
 
 import copy
 import tarfile

@@ -127,7 +127,7 @@ def test_its_options_are_those_of_the_command_line() -> None:
     from cluster.cli.main import app
 
     (call,) = re.findall(r"outrider (generate .*?)\"\$@\"", TEXT.replace("\\\n", " "), re.S)
-    arguments = shlex.split(call.replace("$port", "9000")) + ["--speculation", "off"]
+    arguments = [*shlex.split(call.replace("$port", "9000")), "--speculation", "off"]
     group = get_command(app)
     group.commands[arguments[0]].make_context("outrider", arguments[1:])  # type: ignore[attr-defined]
 
