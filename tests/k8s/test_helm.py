@@ -2,6 +2,7 @@
 
 import copy
 import tarfile
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.k8s.chart import CHART, VALUES, differences, merged, render, run_helm
 from tests.k8s.conftest import render as kustomize
 from tests.k8s.kustomize import BASE, COMPONENTS, K8S, OVERLAYS, Manifest, build, with_components
 from tests.k8s.manifests import changed, containers, of_kind, paths, pod_templates, ray_service
+from tests.k8s.network import Pod, allowed
 from tests.k8s.operator_rules import violations as operator_violations
 from tests.k8s.references import dangling
 from tests.k8s.security_profile import container_faults, image_faults, literal_secrets, violations
@@ -31,6 +33,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
 # Combinations that no overlay has.
 MATRIX: dict[str, dict[str, Any]] = {
     "claims-and-all-else": merged(*(one for name, one in OPTIONS.items() if name != "spot-drafts")),
+    "claims-for-verifiers-alone": {
+        "draft": {"gpus": 0, "acceleratorType": ""},
+        "verify": {"acceleratorType": ""},
+        **OPTIONS["dra"],
+    },
     "another-registry": {
         "images": {
             "cpu": {"repository": "registry.example.com:5000/team/outrider-cpu", "digest": "sha256:" + "0" * 64},
@@ -43,6 +50,7 @@ MATRIX: dict[str, dict[str, Any]] = {
     "drafts-on-cpus": {"draft": {"gpus": 0, "acceleratorType": "", "cpuLimit": "4"}, **OPTIONS["spot-drafts"]},
     "own-nodes": {
         "namespace": {"create": False},
+        "head": {"cpu": 8, "cpuLimit": 8, "memory": "16Gi"},
         "models": {"storageClassName": "fast"},
         "verify": {"nodeSelector": {"pool": "big"}, "tolerations": [{"key": "pool", "operator": "Exists"}]},
         "networkPolicy": {"operatorNamespaces": ["operators"], "apiServerCIDRs": ["10.0.0.1/32"]},
@@ -163,15 +171,22 @@ def test_the_versions_are_those_of_the_base() -> None:
 
 
 def test_helm_test_asks_from_a_pod_that_the_policies_let_in() -> None:
-    objects = render(tests=True)
+    objects, usual = render(tests=True), render()
     hooks = [one for one in objects if "helm.sh/hook" in one["metadata"].get("annotations", {})]
-    assert differences([one for one in objects if one not in hooks], render()) == []
+    assert differences([one for one in objects if one not in hooks], usual) == []
     policy, pod = hooks
     assert {one["metadata"]["annotations"]["helm.sh/hook"] for one in hooks} == {"test"}
     assert [check(one, own_schemas) for one in hooks] == [[], []]
     (rule,) = policy["spec"]["ingress"]
     assert rule["from"] == [{"podSelector": {"matchLabels": pod["metadata"]["labels"]}}]
     assert [one["port"] for one in rule["ports"]] == [8000, 9000]
+    home = {"kubernetes.io/metadata.name": "outrider"}
+    tester = Pod("tester", pod["metadata"]["labels"], home)
+    for component, port in product(("head", "ingress", "draft", "verify"), (6379, 8000, 8265, 9000)):
+        template = next(one for one in pod_templates(objects) if one.labels["app.kubernetes.io/component"] == component)
+        target = Pod(component, template.labels, home)
+        assert allowed(objects, tester, target, port) == (component != "head" and port in (8000, 9000))
+        assert not allowed(usual, tester, target, port)
     spec = pod["spec"]
     assert container_faults(spec["containers"][0]) == []
     assert spec["securityContext"]["runAsNonRoot"] is True

@@ -1,5 +1,5 @@
 {{/* One worker group. Arguments: root; name of the group; role; pool, its values; claims, the template of its GPU claims
-     or ""; priority, and spot: whether it is for spot nodes. */}}
+     or ""; spot, whether it is for spot nodes, and priority; values, where it stands in the values, if not by its name. */}}
 {{- define "outrider.group" -}}
 {{- include "outrider.checkTimes" . }}
 {{- $pool := .pool }}

@@ -17,18 +17,19 @@
 {{- $text }}
 {{- end }}
 
-{{/* A pod that is told to go ends its answers first: 5 s preStop, the drain, 15 s to spare. Arguments: name, pool. */}}
+{{/* A pod that is told to go ends its answers first: 5 s preStop, the drain, 15 s to spare. Arguments: pool; name
+     or values, where it stands in the values. */}}
 {{- define "outrider.checkTimes" -}}
 {{- $least := add 20 .pool.drainSeconds }}
 {{- if lt (int .pool.terminationGracePeriodSeconds) (int $least) }}
-{{- fail (printf "%s.terminationGracePeriodSeconds: must be at least drainSeconds + 20 = %d" .name $least) }}
+{{- fail (printf "%s.terminationGracePeriodSeconds: must be at least drainSeconds + 20 = %d" (.values | default .name) $least) }}
 {{- end }}
 {{- if gt (int .pool.minReplicas) (int .pool.maxReplicas) }}
-{{- fail (printf "%s.minReplicas: at most maxReplicas = %d" .name (int .pool.maxReplicas)) }}
+{{- fail (printf "%s.minReplicas: at most maxReplicas = %d" (.values | default .name) (int .pool.maxReplicas)) }}
 {{- end }}
 {{- end }}
 
-{{/* Labels of the pods of one component: root is not needed, only the name. */}}
+{{/* Labels of the pods of one component; the argument is its name. */}}
 {{- define "outrider.labels" -}}
 app.kubernetes.io/part-of: outrider
 app.kubernetes.io/component: {{ . }}
