@@ -124,6 +124,17 @@ def marked(where: tuple[str, ...], value: Any, number: int) -> tuple[Any, str]:
     return text, text
 
 
+def test_helm_knows_the_options_of_the_readme() -> None:
+    blocks = re.findall(r"^```sh\n(.*?)^```", README, re.M | re.S)
+    calls = [line for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.startswith("helm ")]
+    assert len(calls) == 3
+    for call in calls:
+        words = call.split()
+        command = next(word for word in words[1:] if word in ("upgrade", "test"))
+        usage = run_helm(command, "--help").stdout
+        assert [word for word in words if word.startswith("--") and not re.search(rf"{word}\b", usage)] == []
+
+
 def test_every_value_does_something() -> None:
     """All are set to something else at once, and each must be found again in the objects."""
     other: dict[str, Any] = {}
