@@ -12,10 +12,13 @@ if [ ! -x "$cache/usr/bin/promtool" ]; then
   fi
   folder="$(mktemp -d)"
   trap 'rm -rf "$folder"' EXIT
-  (cd "$folder" && apt-get download prometheus >log 2>&1) || {
+  # Package lists of our own where the system's are missing or old: that needs no root either.
+  own=(-o "Dir::State::lists=$folder/lists" -o "Dir::Cache=$folder/cache")
+  mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial"
+  fetch() { (cd "$folder" && apt-get "$@" download prometheus); }
+  { fetch || { apt-get "${own[@]}" update && fetch "${own[@]}"; }; } >"$folder/log" 2>&1 || {
     cat "$folder/log" >&2
-    echo "promtool is needed: 'apt-get download prometheus' failed; try 'apt-get update', install Prometheus, or set" \
-      "PROMTOOL to its promtool" >&2
+    echo "promtool is needed: 'apt-get download prometheus' failed; install Prometheus, or set PROMTOOL to its promtool" >&2
     exit 1
   }
   mkdir -p "$cache"
