@@ -146,8 +146,6 @@ def summarize(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def measure(requests: int, rounds: int) -> list[Run]:
-    from ray.serve.schema import ServeDeploySchema
-
     from cluster.config.loader import load_config
     from workers.models.tiny import build_tiny_model
 
@@ -157,6 +155,8 @@ def measure(requests: int, rounds: int) -> list[Run]:
         folder = Path(name)
         target = build_tiny_model(folder / "target", context_length=1024)
         cluster.start_ray()
+        from ray.serve.schema import ServeDeploySchema  # Ray reads how it authenticates when it is imported
+
         ports = free_port(), free_port()
         files = {policy: document(target, policy, ports) for policy in POLICIES}
         for policy, content in files.items():  # each is checked as a file of its own
