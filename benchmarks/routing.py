@@ -37,6 +37,7 @@ CONCURRENCY = 8
 BLOCK = 16
 VOCABULARY = 512
 STEP_MS, ROW_MS = 10.0, 0.5
+PACED = "benchmarks.paced_app:build"
 SERVICER = "outrider.v1.generation_pb2_grpc.add_GenerationServiceServicer_to_server"
 
 
@@ -69,8 +70,7 @@ def document(target: Path, policy: str, ports: tuple[int, int]) -> dict[str, Any
         "target": {"num_replicas": VERIFIERS, "ray_actor_options": actor, "config": verifier},
         "gateway": {"ray_actor_options": actor, "routing": {"verifiers": {"policy": policy}}},
     }
-    build = "benchmarks.paced_app:build"
-    application = {"name": policy, "route_prefix": f"/{policy}", "import_path": build, "args": args}
+    application = {"name": policy, "route_prefix": f"/{policy}", "import_path": "cluster.app:build", "args": args}
     return {
         "proxy_location": "HeadOnly",
         "http_options": {"host": "127.0.0.1", "port": ports[1]},
@@ -163,7 +163,11 @@ def measure(requests: int, rounds: int) -> list[Run]:
             path = folder / f"{policy}.yaml"
             path.write_text(yaml.safe_dump(content))
             load_config(path)
-        together = {"applications": [one for content in files.values() for one in content["applications"]]}
+        together = {
+            "applications": [
+                one | {"import_path": PACED} for content in files.values() for one in content["applications"]
+            ]
+        }
         cluster.deploy(ServeDeploySchema.model_validate(files[POLICIES[0]] | together))
         cluster.wait_ready(900.0)
         address = f"127.0.0.1:{cluster.grpc_port}"
