@@ -72,4 +72,4 @@ def _too_slow(verifiers: Sequence[VerifierSignals], scaling: DrafterScaling) -> 
         yield ratio, f"{share:.0%} of the demanded nodes were delivered"
     if proposals >= MIN_SAMPLES:
         late = min(1.0, sum(one.late for one in verifiers) / proposals)
-        yield late / scaling.max_late, f"{late:.0%} of the proposals were late"
+        yield min(MAX_RATIO, late / scaling.max_late), f"{late:.0%} of the proposals were late"

@@ -58,8 +58,12 @@ def parse_mapping(text: str, where: str, expected: str) -> dict[str, Any]:
     """As `read_mapping`, of text that `where` names."""
     try:
         document = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506  # a SafeLoader
-    except (yaml.YAMLError, ValueError) as error:  # PyYAML raises ValueError itself for a date that does not exist
+    except yaml.YAMLError as error:
         raise ConfigurationError(f"{where}: is not valid YAML: {error}") from error
+    except RecursionError:
+        raise ConfigurationError(f"{where}: is not valid YAML: it is nested too deeply") from None
+    except Exception as error:  # PyYAML lets through what fails in it for values that their tag does not allow
+        raise ConfigurationError(f"{where}: is not valid YAML: a value does not fit its type ({error})") from error
     if not isinstance(document, dict):
         raise ConfigurationError(f"{where}: {expected}")
     return document

@@ -7,6 +7,7 @@ tried again a second later; totals that could not be passed on then are part of 
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from cluster.observability.metric import Kind, Metric
@@ -66,15 +67,18 @@ class MetricsExporter:
             self._tell_once("reading the metrics failed", error)
             return
         for metric in self._metrics:
-            try:
-                self._pass_on(metric, readings)
-            except Exception as error:  # noqa: BLE001  # as above, and other metrics are worth having
-                self._tell_once(f"the metric {metric.name} is not exported", error)
+            self._guarded(metric, partial(self._pass_on, metric, readings))
 
     def _run(self) -> None:
         while not self._stop.wait(EXPORT_S):
             self.tick()
         self.tick()
+
+    def _guarded(self, metric: Metric, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001  # as above, and other metrics and labels are worth having
+            self._tell_once(f"the metric {metric.name} is not exported", error)
 
     def _pass_on(self, metric: Metric, readings: Readings) -> None:
         instrument = self._instruments.get(metric.name)
@@ -83,19 +87,22 @@ class MetricsExporter:
         match metric.kind:
             case Kind.COUNTER:
                 for label, total in _by_label(readings.totals[metric.name]):
-                    key = metric.name, label
-                    if key not in self._passed_on or total > self._passed_on[key]:
-                        instrument.add(total - self._passed_on.get(key, 0.0), label)
-                        self._passed_on[key] = total
+                    self._guarded(metric, partial(self._count, instrument, metric.name, label, total))
             case Kind.GAUGE:
                 for label, value in _by_label(readings.levels[metric.name]):
-                    instrument.set(value, label)
+                    self._guarded(metric, partial(instrument.set, value, label))
             case Kind.HISTOGRAM:
                 observed = readings.observed[metric.name]
                 series = observed.items() if isinstance(observed, Mapping) else [("", observed)]
                 for label, values in series:
                     for value in values:
-                        instrument.observe(value, label)
+                        self._guarded(metric, partial(instrument.observe, value, label))
+
+    def _count(self, instrument: Instrument, name: str, label: str, total: float) -> None:
+        before = self._passed_on.get((name, label))
+        if before is None or total > before:
+            instrument.add(total - (before or 0.0), label)
+            self._passed_on[name, label] = total
 
     def _tell_once(self, text: str, error: Exception) -> None:
         line = f"{text}: {summary(error)}"

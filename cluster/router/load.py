@@ -1,5 +1,6 @@
 """What a replica says about its load."""
 
+import math
 from dataclasses import dataclass, fields
 
 from outrider.v1 import verifier_pb2
@@ -22,4 +23,6 @@ class ReplicaLoad:
 
     @staticmethod
     def from_wire(load: verifier_pb2.ReplicaLoad) -> "ReplicaLoad":
-        return ReplicaLoad(**{field.name: getattr(load, field.name) for field in fields(ReplicaLoad)})
+        """Numbers that measure nothing (negative, infinite, not a number) count as not known."""
+        values = {field.name: getattr(load, field.name) for field in fields(ReplicaLoad)}
+        return ReplicaLoad(**{name: value if 0 <= value < math.inf else 0 for name, value in values.items()})

@@ -124,9 +124,9 @@ class ReplicaTable:
         row["unreported_tokens"] += tokens
 
     def release(self, slot: int) -> None:
-        """A request of this gateway has ended there. The next report will say so too."""
+        """A request of this gateway has ended there, or at a row that was dropped. The next report will say so too."""
         row = self._rows[slot]
-        row["in_flight"] -= 1
+        row["in_flight"] = max(0, row["in_flight"] - 1)
         row["unreported"] = max(0, row["unreported"] - 1)
 
 

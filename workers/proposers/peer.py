@@ -43,7 +43,10 @@ class Peer:
         return fits and len(self.sessions) < self.drafter.max_sessions
 
     def up(self, generation: int, drafter: DrafterIdentity) -> None:
-        self.state, self.generation, self.drafter = LinkState.UP, generation, drafter
+        """A welcome is a sign of life, and another process has a pace of its own."""
+        if self.drafter is not None and self.drafter.incarnation != drafter.incarnation:
+            self.lateness = Lateness()
+        self.state, self.generation, self.drafter, self.strikes = LinkState.UP, generation, drafter, 0
 
     def down(self, *, barred: bool) -> set[int]:
         """Mark it as gone; the sessions that it had."""

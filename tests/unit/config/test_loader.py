@@ -192,7 +192,12 @@ def test_all_findings_are_told_at_once(tmp_path: Path) -> None:
         ("", "a mapping is needed at the top"),
         ("applications: []\napplications: []\n", "the key 'applications' is given twice"),
         ("? [1]\n: 2\n", "(?s)is not valid YAML: .*unhashable key"),
-        ("since: 2001-99-99\n", "is not valid YAML: month must be"),
+        ("since: 2001-99-99\n", "is not valid YAML: .*month must be"),
+        ("a: !!bool abc\n", "is not valid YAML: a value does not fit its type"),
+        ("a: !!map [1]\n", "is not valid YAML"),
+        ("a: !!int ''\n", "is not valid YAML: a value does not fit its type"),
+        ("a: !!timestamp abc\n", "is not valid YAML: a value does not fit its type"),
+        ("a: " + "[" * 3000, "is not valid YAML: it is nested too deeply"),
     ],
 )
 def test_files_that_are_no_configuration(tmp_path: Path, text: str, problem: str) -> None:

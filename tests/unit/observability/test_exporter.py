@@ -123,6 +123,16 @@ def test_a_metric_that_cannot_be_exported_does_not_hinder_others(caplog: pytest.
     assert "sold" in caplog.text
 
 
+def test_a_label_that_cannot_be_exported_does_not_hinder_others(caplog: pytest.LogCaptureFixture) -> None:
+    replica = Replica(sold={"a": 1, "bad": -1, "z": 2})
+    exporter = replica.exporter()
+    exporter.tick()
+    replica.sold["z"] = 3
+    exporter.tick()
+    assert replica.instruments["sold"].totals == {"a": 1, "z": 3}
+    assert "sold" in caplog.text
+
+
 def test_a_reading_without_a_metric_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
     MetricsExporter(ALL, Replica().make, lambda: Readings({}, {})).tick()
     assert all(metric.name in caplog.text for metric in ALL)

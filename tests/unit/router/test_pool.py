@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from outrider.v1 import verifier_pb2
 
 from cluster.router.load import ReplicaLoad
 from cluster.router.replica_table import key_of, requests_of
@@ -187,3 +188,24 @@ def test_a_policy_that_excludes_all_is_named() -> None:
     rig = Rig(settings={"policy": "tests.unit.router.test_pool:_Nobody"})
     with pytest.raises(InternalError, match="_Nobody excludes all 3 verifiers"):
         rig.choose()
+
+
+@pytest.mark.parametrize("nonsense", [float("inf"), float("nan"), -1.0])
+def test_a_replica_that_reports_nonsense_harms_nobody(nonsense: float) -> None:
+    wire = verifier_pb2.ReplicaLoad(response_ms=nonsense, prefill_tokens_per_s=nonsense, running_requests=2)
+    load = ReplicaLoad.from_wire(wire)
+    assert load == ReplicaLoad(running_requests=2)
+    rig = Rig()
+    rig.pool.report(key_of(record("a")), load)
+    assert len(rig.choose(count=3).records) == 3
+
+
+def test_what_ends_after_a_replica_was_away_for_a_moment_is_not_owed_to_it() -> None:
+    rig = Rig(("a",))
+    chosen = [rig.choose(request(fresh(i))).records[0] for i in range(3)]
+    rig.pool.update_members([])
+    rig.pool.update_members([record("a")])
+    for one in chosen:
+        rig.pool.release(one)
+    rig.choose(request(fresh(9)))
+    assert requests_of(rig.pool.table.rows(rig.pool.table.those(lambda one: True))) == [1]
