@@ -34,7 +34,8 @@ def drafter_wishes(
     count = len(signals)
     sessions = sum(one.sessions for one in signals)
     ratio, why = max(_too_slow(verifiers, scaling), default=(0.0, ""))
-    ratio = min(ratio, sum(one.busy for one in signals) / count / scaling.min_busy)  # idle ones cannot be the reason
+    # Idle ones cannot be the reason.
+    ratio = min(ratio, MAX_RATIO, sum(one.busy for one in signals) / count / scaling.min_busy)
     late = ratio > 1.0 and sessions > 0.0
     if late and ground.steady:
         known = Carried(sessions / count / ratio, now_s, f"{why} with {sessions / count:.1f} sessions on each")
@@ -68,8 +69,7 @@ def _too_slow(verifiers: Sequence[VerifierSignals], scaling: DrafterScaling) -> 
     proposals = sum(one.proposals for one in verifiers)
     if demanded >= MIN_SAMPLES:
         share = min(1.0, sum(one.delivered_nodes for one in verifiers) / demanded)
-        ratio = scaling.min_delivery / max(share, scaling.min_delivery / MAX_RATIO, 1e-9)
-        yield ratio, f"{share:.0%} of the demanded nodes were delivered"
+        yield scaling.min_delivery / max(share, 1e-9), f"{share:.0%} of the demanded nodes were delivered"
     if proposals >= MIN_SAMPLES:
         late = min(1.0, sum(one.late for one in verifiers) / proposals)
-        yield min(MAX_RATIO, late / scaling.max_late), f"{late:.0%} of the proposals were late"
+        yield late / scaling.max_late, f"{late:.0%} of the proposals were late"

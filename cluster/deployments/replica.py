@@ -14,7 +14,6 @@ from typing import ClassVar, Protocol
 import ray
 from ray import serve
 
-from cluster.observability.logs import log_through_serve
 from cluster.observability.ray_export import export_to_ray
 from cluster.router.membership import ReplicaRecord, Role
 from workers.core.errors import UnavailableError
@@ -139,9 +138,5 @@ async def leave_when_lost(check_ranks: Callable[[], None], leave: Callable[[], N
 
 
 def identity() -> tuple[str, int]:
-    """This replica's id, and its incarnation: a number that changes at every start of a process.
-
-    The first thing that a replica asks for: from here on its loggers are Serve's.
-    """
-    log_through_serve()
+    """This replica's id, and its incarnation: a number that changes at every start of a process."""
     return serve.get_replica_context().replica_id.unique_id, time.time_ns()

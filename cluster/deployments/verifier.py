@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from cluster.deployments.ranks import launcher_for
 from cluster.deployments.replica import EngineReplica, identity
+from cluster.observability.logs import log_through_serve
 from cluster.router.membership import Role
 from workers.core.config import VerifierConfig
 
@@ -19,6 +20,7 @@ class TargetVerifier(EngineReplica):
     async def __init__(self, config: VerifierConfig, grace_s: float) -> None:  # type: ignore[misc]  # Serve awaits it
         from workers.verifier.server import VerifierServer  # torch belongs into replicas only
 
+        log_through_serve()
         replica_id, incarnation = identity()
         # In a thread: loading takes seconds to minutes, and the event loop must stay free.
         server = await asyncio.to_thread(

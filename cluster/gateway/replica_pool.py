@@ -89,8 +89,7 @@ class ReplicaPool:
 
             choice = self._verifiers.choose(request, usable)
             if choice is not None:
-                self.decisions.record(request.request_id, choice.decision)
-                self._routed(choice.decision)
+                self._note(request, choice.decision)
                 return choice.records[0]
             if last_try:
                 return None
@@ -113,9 +112,12 @@ class ReplicaPool:
         choice = self._drafters.choose(request, lambda record: record.tokenizer_hash == tokenizer_hash, count)
         if choice is None:
             return ()
-        self.decisions.record(request.request_id, choice.decision)
-        self._routed(choice.decision)
+        self._note(request, choice.decision)
         return choice.records
+
+    def _note(self, request: RoutedRequest, decision: Decision) -> None:
+        self.decisions.record(request.request_id, decision)
+        self._routed(decision)
 
     @contextmanager
     def occupied(self, verifier: ReplicaRecord, drafters: tuple[ReplicaRecord, ...]) -> Iterator[None]:

@@ -87,7 +87,7 @@ class RpcErrorLike(Protocol):
 
 def code_of(error: BaseException) -> grpc.StatusCode:
     """The code of `to_status`, without a word in the log."""
-    kind = next((kind for kind in type(error).__mro__ if kind in _CODES), None)
+    kind = _kind_of(error)
     if kind is not None:
         return _CODES[kind]
     return grpc.StatusCode.INVALID_ARGUMENT if isinstance(error, DecodeError) else grpc.StatusCode.INTERNAL
@@ -95,13 +95,18 @@ def code_of(error: BaseException) -> grpc.StatusCode:
 
 def to_status(error: BaseException) -> tuple[grpc.StatusCode, str]:
     """Status code and details (`ErrorName: message`); logs the traceback of exceptions that are not ours."""
-    for kind in type(error).__mro__:
-        if kind in _CODES:
-            return _CODES[kind], f"{kind.__name__}: {error}"[:MAX_DETAILS_LENGTH]
+    kind = _kind_of(error)
+    if kind is not None:
+        return code_of(error), f"{kind.__name__}: {error}"[:MAX_DETAILS_LENGTH]
     if isinstance(error, DecodeError):
-        return grpc.StatusCode.INVALID_ARGUMENT, f"{InvalidRequestError.__name__}: the message cannot be parsed"
+        return code_of(error), f"{InvalidRequestError.__name__}: the message cannot be parsed"
     log_failure(_log, "unexpected error while serving a call", error)
-    return grpc.StatusCode.INTERNAL, f"{InternalError.__name__}: internal error"
+    return code_of(error), f"{InternalError.__name__}: internal error"
+
+
+def _kind_of(error: BaseException) -> type | None:
+    """The class of ours that the error is; None when it is none."""
+    return next((kind for kind in type(error).__mro__ if kind in _CODES), None)
 
 
 def error_metadata(details: str) -> tuple[tuple[str, str], ...]:

@@ -5,21 +5,16 @@ from collections.abc import Callable
 
 import psutil
 
+from benchmarks.faults.processes import titled
+
 __all__ = ["REPLACEMENT_S", "on_second_node", "replica_processes", "wait_until"]
 
 REPLACEMENT_S = 90.0  # for a new replica; seconds on a quiet machine, much more on a busy one
 
 
-def replica_processes(deployment: str) -> list[psutil.Process]:
-    """Processes below this one that run a replica of the deployment; Ray names them after their actor's class."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if any(f"ServeReplica:outrider:{deployment}" in word for word in process.cmdline()):
-                found.append(process)
-        except (psutil.NoSuchProcess, psutil.ZombieProcess):
-            continue
-    return found
+def replica_processes(deployment: str, below: int | None = None) -> list[psutil.Process]:
+    """Processes below this one, or below `below`, that run a replica of the deployment."""
+    return titled(f"ServeReplica:outrider:{deployment}", below)
 
 
 def on_second_node(process: psutil.Process) -> bool:

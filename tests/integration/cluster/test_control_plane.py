@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from outrider import Client
 
-from benchmarks.faults.processes import controller, kill, proxies, titled
+from benchmarks.faults.processes import controller, kill, proxies
 from tests.integration.cluster.long_request import drafts_again, plain_answer
-from tests.integration.cluster.processes import REPLACEMENT_S, wait_until
+from tests.integration.cluster.processes import REPLACEMENT_S, replica_processes, wait_until
 from tests.integration.cluster.programs import serving
 from tests.integration.cluster.steady_load import steady_load
 
@@ -44,7 +44,7 @@ def test_the_controller_is_killed_under_load(served: tuple[int, str]) -> None:
         wait_until(lambda: len(load.answers) >= done + 4, REPLACEMENT_S)
         wait_until(lambda: [one.pid for one in controller(pid)] not in ([], [victim.pid]), REPLACEMENT_S)
     assert all(answer.attempts == 1 for answer in load.answers), "clients do not notice"
-    (drafter,) = titled("ServeReplica:outrider:DraftProposer", pid)
+    (drafter,) = replica_processes("DraftProposer", pid)
     kill(drafter)
     with Client(address, timeout=60.0) as client:
         expected = plain_answer(client)

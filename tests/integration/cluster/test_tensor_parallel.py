@@ -11,7 +11,7 @@ import ray
 import yaml
 from outrider import Client, Generation, SamplingParams, Speculation
 
-from benchmarks.faults.processes import freeze, kill
+from benchmarks.faults.processes import freeze, kill, titled
 from cluster.config.loader import load_config
 from cluster.local import LocalCluster, free_port
 from tests.integration.cluster.conftest import document, write_config
@@ -41,15 +41,8 @@ def shared_application(target: Path, draft: Path) -> dict[str, Any]:
 
 
 def ranks() -> list[psutil.Process]:
-    """Other ranks than 0, of all groups. Ray names processes after their actor's class."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if "TensorParallelRank" in " ".join(process.cmdline()):
-                found.append(process)
-        except (psutil.NoSuchProcess, psutil.ZombieProcess):
-            continue
-    return found
+    """Other ranks than 0, of all groups."""
+    return titled("TensorParallelRank")
 
 
 def placement_groups() -> list[str]:
@@ -108,8 +101,7 @@ def test_groups_of_two_write_what_one_process_writes(client: Client, expected: l
 
 def replicas(deployment: str) -> list[psutil.Process]:
     """Rank 0 of each group."""
-    mark = f"ServeReplica:{NAME}:{deployment}"
-    return [p for p in psutil.Process().children(recursive=True) if mark in " ".join(p.cmdline())]
+    return titled(f"ServeReplica:{NAME}:{deployment}")
 
 
 def member_of(deployment: str, rank: int) -> psutil.Process:

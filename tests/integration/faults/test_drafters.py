@@ -1,39 +1,24 @@
 """A drafter may die, hang or crawl: it costs one step's wait, and no token."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
-from benchmarks.faults.connection import Direction, Shape
-from benchmarks.faults.processes import freeze, kill, slowed
-from tests.integration.faults.rig import MAX_GRACE_S, Node, Rig
+from benchmarks.faults.connection import Shape
+from benchmarks.faults.processes import kill, slowed
+from tests.integration.faults.kinds import ENGINE_FAULTS, params
+from tests.integration.faults.rig import MAX_GRACE_S, Rig
 
 NEARLY = 0.9
-
-FAULTS: dict[str, Callable[[Node], object]] = {
-    "kill -9": lambda node: kill(node.process),
-    "connection cut": lambda node: node.proxy.cut(),
-    "connections refused": lambda node: node.proxy.refuse(),
-    "frozen": lambda node: freeze(node.process),
-    "black hole": lambda node: node.proxy.black_hole(),
-    "half open": lambda node: node.proxy.call(lambda proxy: proxy.half_open(Direction.DOWN)),
-}
 
 USUAL = {"kill -9", "frozen", "black hole"}
 
 
-def params() -> list[Any]:
-    """The usual ones first; the others are variants, for `make test-slow`."""
-    return [pytest.param(name, marks=() if name in USUAL else pytest.mark.slow) for name in FAULTS]
-
-
-@pytest.mark.parametrize("fault", params())
+@pytest.mark.parametrize("fault", params(ENGINE_FAULTS, USUAL))
 def test_it_costs_one_steps_wait_and_no_token(rig: Rig, fault: str) -> None:
     before = len(rig.waits_ms())
     with rig.client() as client:
-        answers = rig.ask_all(client, lambda: FAULTS[fault](rig.drafters[0]))
+        answers = rig.ask_all(client, lambda: ENGINE_FAULTS[fault](rig.drafters[0]))
     assert all(answer.attempts == 1 for answer in answers)
     assert sum(answer.stats.accepted_tokens for answer in answers) > 0, "drafters took part"
     in_vain = [ms for ms in rig.waits_ms()[before:] if ms >= NEARLY * 1e3 * MAX_GRACE_S]

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from outrider import AsyncClient, Generation, SamplingParams, Speculation
 
 from benchmarks.faults.processes import freeze, kill, thaw
+from tests.integration.faults.kinds import params
 from tests.integration.faults.rig import HANG_S, PATIENT, QUESTIONS, TOKENS, Rig, wait_until
 
 FAULTS: dict[str, Callable[[Rig], object]] = {
@@ -20,19 +20,14 @@ FAULTS: dict[str, Callable[[Rig], object]] = {
 USUAL = {"kill -9", "frozen"}
 
 
-def params() -> list[Any]:
-    """The usual ones first; the others are variants, for `make test-slow`."""
-    return [pytest.param(name, marks=() if name in USUAL else pytest.mark.slow) for name in FAULTS]
-
-
-@pytest.mark.parametrize("fault", params())
+@pytest.mark.parametrize("fault", params(FAULTS, USUAL))
 def test_the_sync_client_resumes(rig: Rig, fault: str) -> None:
     with rig.client() as client:
         answers = rig.ask_all(client, lambda: FAULTS[fault](rig))
     assert all(answer.attempts >= 2 for answer in answers)
 
 
-@pytest.mark.parametrize("fault", params())
+@pytest.mark.parametrize("fault", params(FAULTS, USUAL))
 async def test_the_async_client_resumes_in_the_middle_of_its_streams(rig: Rig, fault: str) -> None:
     begun = asyncio.Event()
 

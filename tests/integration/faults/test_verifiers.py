@@ -1,35 +1,19 @@
 """A verifier may die, hang or crawl: its answers go on elsewhere, from the tokens that are committed."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from benchmarks.faults.connection import Direction, Shape
+from benchmarks.faults.connection import Shape
 from benchmarks.faults.processes import freeze, kill, slowed, thaw
-from tests.integration.faults.rig import Node, Rig, wait_until
-
-FAULTS: dict[str, Callable[[Node], object]] = {
-    "kill -9": lambda node: kill(node.process),
-    "connection cut": lambda node: node.proxy.cut(),
-    "connections refused": lambda node: node.proxy.refuse(),
-    "frozen": lambda node: freeze(node.process),
-    "black hole": lambda node: node.proxy.black_hole(),
-    "half open": lambda node: node.proxy.call(lambda proxy: proxy.half_open(Direction.DOWN)),
-}
+from tests.integration.faults.kinds import ENGINE_FAULTS, params
+from tests.integration.faults.rig import Rig, wait_until
 
 USUAL = {"kill -9", "frozen", "connection cut"}
 
 
-def params() -> list[Any]:
-    """The usual ones first; the others are variants, for `make test-slow`."""
-    return [pytest.param(name, marks=() if name in USUAL else pytest.mark.slow) for name in FAULTS]
-
-
-@pytest.mark.parametrize("fault", params())
+@pytest.mark.parametrize("fault", params(ENGINE_FAULTS, USUAL))
 def test_its_answers_go_on_elsewhere(rig: Rig, fault: str) -> None:
     with rig.client() as client:
-        answers = rig.ask_all(client, lambda: FAULTS[fault](rig.verifiers[0]))
+        answers = rig.ask_all(client, lambda: ENGINE_FAULTS[fault](rig.verifiers[0]))
         assert all(answer.attempts == 1 for answer in answers), "the gateway does it: clients do not notice"
 
 
