@@ -4,6 +4,7 @@ What replicas report comes in by `update_members`, `report` and `apply`; `choose
 at once, so that equal prompts that come in a burst go together, and yet do not pile up.
 """
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
@@ -48,7 +49,8 @@ class RoutingPool:
         self._draw = draw
         self._max_sessions = max_sessions
         self._sessions: OrderedDict[int, ReplicaKey] = OrderedDict()  # key of a session -> its home, latest last
-        self._groups: dict[tuple[str, int], int] = {}  # (fingerprint, block size) -> number
+        self._groups: dict[tuple[str, int], int] = {}  # (fingerprint, block size) -> number, of those that replicas have
+        self._group_numbers = itertools.count()
         self._choices = 0
 
     # What replicas say
@@ -59,10 +61,13 @@ class RoutingPool:
         for key in self.table.keys:
             if key not in live:
                 self.index.drop(self.table.drop(key))
+        groups = {key: (record.model_fingerprint, record.kv_block_size) for key, record in live.items()}
+        known = self._groups
+        live_groups = dict.fromkeys(groups.values())
+        self._groups = {one: known[one] if one in known else next(self._group_numbers) for one in live_groups}
         for key, record in live.items():
             if self.table.slot(key) is None:
-                group = record.model_fingerprint, record.kv_block_size
-                self.table.add(record, self._groups.setdefault(group, len(self._groups)))
+                self.table.add(record, self._groups[groups[key]])
 
     def report(self, key: ReplicaKey, load: ReplicaLoad) -> None:
         """The load of a replica; ignored when it is gone."""

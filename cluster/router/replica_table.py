@@ -1,5 +1,6 @@
 """The replicas of one pool in numbers: what they reported, and what this gateway did since."""
 
+import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
@@ -51,6 +52,7 @@ class ReplicaTable:
     def __init__(self) -> None:
         self._rows = np.zeros(8, dtype=COLUMNS)
         self._records: list[ReplicaRecord | None] = [None] * len(self._rows)
+        self._free = list(range(len(self._rows)))  # a heap of slots
         self._slots: dict[ReplicaKey, int] = {}
 
     def __len__(self) -> int:
@@ -85,10 +87,12 @@ class ReplicaTable:
 
     def add(self, record: ReplicaRecord, group: int) -> int:
         """A new replica; its slot."""
-        slot = next((i for i, one in enumerate(self._records) if one is None), len(self._records))
-        if slot == len(self._records):
+        if not self._free:
+            size = len(self._records)
             self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
-            self._records += [None] * slot
+            self._records += [None] * size
+            self._free = list(range(size, 2 * size))
+        slot = heapq.heappop(self._free)
         row = self._rows[slot]
         row["group"], row["block_size"] = group, record.kv_block_size
         row["identity"] = xxhash.xxh3_64_intdigest(record.replica_id.encode())
@@ -101,6 +105,7 @@ class ReplicaTable:
         slot = self._slots.pop(key)
         self._records[slot] = None
         self._rows[slot] = np.zeros((), dtype=COLUMNS)
+        heapq.heappush(self._free, slot)
         return slot
 
     def report(self, slot: int, load: ReplicaLoad) -> None:

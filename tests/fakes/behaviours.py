@@ -23,6 +23,7 @@ __all__ = [
     "Behaviour",
     "ConstantToken",
     "Cycle",
+    "DeafTo",
     "Dying",
     "Empty",
     "Flood",
@@ -189,6 +190,17 @@ class RandomTrees(Honest):
                     parents.append(node)
             node += 1
         return Proposal(len(session.token_ids), TokenTree(tuple(ids), tuple(parents)), distributions)
+
+
+@dataclass
+class DeafTo(Behaviour):
+    """As `inner`, but one session never gets an answer."""
+
+    inner: Behaviour
+    session_id: int
+
+    def react(self, session: ScriptedSession, vocab_size: int) -> Iterator[pb.Proposal]:
+        return iter(()) if session.session_id == self.session_id else self.inner.react(session, vocab_size)
 
 
 @dataclass

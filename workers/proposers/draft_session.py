@@ -42,6 +42,7 @@ class RemoteSession:
     proposal_used: bool = False
     answered_len: int = 0  # the longest base_len that a proposal came for
     strikes: int = 0  # waits in vain since the last one that came in time
+    unanswered: int = 0  # times that the drafter was told something since it last answered
     last_timeout_s: float = 0.0
     barred_until: dict[str, float] = field(default_factory=dict)  # drafters that this request avoids
     sent_at: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_COMMITS))
@@ -72,7 +73,7 @@ class RemoteSession:
         self.counters.sessions += 1
         self.epoch += 1
         self.address, self.drafter = address, (address, incarnation)
-        self.known_len, self.answered_len, self.strikes = len(self.tokens), 0, 0
+        self.known_len, self.answered_len, self.strikes, self.unanswered = len(self.tokens), 0, 0, 1
         self.proposal = None
         self.sent_at.clear()
         return SessionOpening.of(
@@ -101,6 +102,7 @@ class RemoteSession:
             paused=self.paused,
         )
         self.known_len = len(self.tokens)
+        self.unanswered += not self.paused
         return commit
 
     # What comes from the drafter
@@ -119,6 +121,7 @@ class RemoteSession:
             with_distributions=self.request.rule is VerificationRule.REJECTION,
         )
         self.counters.proposals += 1
+        self.unanswered = 0
         took_s = next((arrived_s - sent for base_len, sent in self.sent_at if base_len == message.base_len), None)
         if took_s is not None and took_s <= self.last_timeout_s:
             self.strikes = 0  # it would have been worth waiting for

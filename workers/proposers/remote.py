@@ -39,6 +39,7 @@ class RemoteOptions:
     """When to give up on drafters."""
 
     max_strikes: int = 3  # waits in vain until a session is no longer waited for, or a drafter counts as silent
+    max_unanswered: int = 16  # commits of one session, until it is taken to a drafter that answers
     idle_s: float = 60.0  # a drafter without sessions is disconnected after this
     over_capacity_s: float = 1.0  # before a drafter that was full is asked again for the same request
     patience_s: float = 1.0  # a drafter that is being connected for the first time is worth this delay
@@ -94,7 +95,7 @@ class RemoteProposer:
         self._read_inbox()
         now = self._clock()
         self._strike_again(now)
-        self._leave_silent_peers()
+        self._leave_silent_drafters()
         self._attach_sessions()
         for peer in list(self._peers.values()):
             told = [m.session_id for m in peer.frame.opens] + [m.session_id for m in peer.frame.commits]
@@ -222,13 +223,22 @@ class RemoteProposer:
             if tell:
                 peer.frame.closes.append(pb.CloseSession(session_id=session.key, epoch=session.epoch))
 
-    def _leave_silent_peers(self) -> None:
-        """Sessions of a silent drafter move when there is a better one; otherwise they stay and are not waited for."""
-        for peer in [p for p in self._peers.values() if p.sessions and self._silent(p)]:
-            for session in [self._sessions[key] for key in peer.sessions]:
-                better = self._choose(session)
-                if better is not None and better is not peer and not self._silent(better):
-                    self._detach(session, tell=True)
+    def _leave_silent_drafters(self) -> None:
+        """Sessions that their drafter does not answer, or any of whose sessions, move when there is a better one.
+
+        Otherwise they stay and are not waited for.
+        """
+        for session in self._sessions.values():
+            if session.address is None:
+                continue
+            peer = self._peers[session.address]
+            if session.unanswered >= self._options.max_unanswered:
+                session.bar(peer.address)
+            elif not self._silent(peer):
+                continue
+            better = self._choose(session)
+            if better is not None and better is not peer and not self._silent(better):
+                self._detach(session, tell=True)
 
     # Waiting
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.fakes.behaviours import Dying, Empty, Late, Oracle, OverCapacity, RandomTrees, Silent, Stale
+from tests.fakes.behaviours import DeafTo, Dying, Empty, Late, Oracle, OverCapacity, RandomTrees, Silent, Stale
 from tests.fakes.scripted_drafter import ScriptedDrafter, ThreadedDrafter
 from tests.unit.proposers.driver import (
     BUDGET,
@@ -181,12 +181,12 @@ def test_a_late_proposal_is_used_below_the_committed_path(proposer: RemotePropos
 
 def test_a_stale_proposal_is_counted(proposer: RemoteProposer) -> None:
     other = [*SEQUENCE[:5], *answer(salt=5)[5:]]
-    with ThreadedDrafter(Late(Oracle([other]), 0.05)) as drafter:
+    with ThreadedDrafter(Late(Oracle([other]), 0.2)) as drafter:
         connected(proposer, drafter)
         run = Running(proposer, generation_request(SEQUENCE, (drafter.endpoint,)), SEQUENCE).open()
         only_first_answer(drafter)
         run.step(timeout_s=0.0)
-        time.sleep(0.1)
+        assert eventually(lambda: not proposer.collect({}) and proposer.counters.proposals == 1)
         run.step(timeout_s=0.0)
         assert not run.proposals
         assert run.stats.stale_proposals == proposer.counters.stale == 1
@@ -234,6 +234,28 @@ def test_a_silent_drafter_is_left_for_a_better_one(proposer: RemoteProposer) -> 
         assert eventually(lambda: silent.fake.closes == [1])
     assert run.proposals
     assert run.stats.drafter_changes == 1
+
+
+@pytest.mark.parametrize("another", [True, False])
+def test_a_session_leaves_a_drafter_that_answers_all_others(proposer: RemoteProposer, another: bool) -> None:
+    sequence = answer(salt=1)
+    knows = Oracle([SEQUENCE, sequence])
+    with ThreadedDrafter(DeafTo(knows, session_id=2)) as deaf, ThreadedDrafter(knows) as good:
+        drafters = (deaf, good) if another else (deaf,)
+        connected(proposer, *drafters)
+        endpoints = tuple(drafter.endpoint for drafter in drafters)
+        heard = Running(proposer, generation_request(SEQUENCE, endpoints), SEQUENCE, key=1).open()
+        ignored = Running(proposer, generation_request(sequence, endpoints), sequence, key=2).open()
+        while not ignored.done:
+            ignored.step(timeout_s=0.02)
+            if not heard.done:
+                heard.step(timeout_s=0.5)
+        assert len(deaf.fake.closes) == another
+    assert ignored.committed == sequence
+    assert bool(ignored.proposals) == another
+    assert ignored.stats.drafter_changes == another
+    assert heard.stats.drafter_changes == 0
+    assert [wait > 0.015 for wait in ignored.waits].count(True) <= 4, "it is waited for at most three times"
 
 
 def test_a_drafter_that_speaks_again_is_waited_for_again(proposer: RemoteProposer) -> None:

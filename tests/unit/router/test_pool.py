@@ -3,10 +3,12 @@
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from outrider.v1 import verifier_pb2
 
 from cluster.router.load import ReplicaLoad
-from cluster.router.replica_table import key_of, requests_of
+from cluster.router.replica_table import ReplicaTable, key_of, requests_of
 from tests.unit.router.pools import Rig, record, request
 from workers.core.errors import InternalError
 
@@ -154,6 +156,36 @@ def test_slots_are_used_again_without_their_past() -> None:
     assert len(rig.pool.table) == 20
     assert rig.pool.index.num_blocks == 0
     assert rig.choose(request(fresh(3))).decision.num_replicas == 20
+
+
+def test_models_that_are_gone_are_forgotten() -> None:
+    """Updates, one after the other: two models are live at a time, and the blocks of each are its own."""
+    rig = Rig(("a",))
+    for number in range(20):
+        models = [str(number), str(number + 1)]
+        replicas = [record(f"of {model}", fingerprint=model) for model in models]
+        rig.pool.update_members(replicas)
+        rig.pool.apply(key_of(replicas[0]), cleared=True, stored=request().block_hashes(models[0], 4), removed=())
+        cached = {one.replica_id: one.cached_tokens for one in rig.choose().decision.candidates}
+        assert cached.pop(f"of {models[0]}") == 64
+        assert set(cached.values()) == {0}
+        rig.pool.apply(key_of(replicas[0]), cleared=True, stored=(), removed=())
+        rig.now += 1000.0
+    assert len(rig.pool._groups) == 2
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 40)), max_size=100))
+def test_a_slot_has_one_replica(steps: list[tuple[bool, int]]) -> None:
+    table, slots = ReplicaTable(), dict[str, int]()
+    for come, number in steps:
+        name = f"r{number}"
+        if come and name not in slots:
+            slots[name] = table.add(record(name), 0)
+            assert slots[name] == min(set(range(table.num_slots)) - (set(slots.values()) - {slots[name]}))
+        elif not come and name in slots:
+            assert table.drop(key_of(record(name))) == slots.pop(name)
+        assert len(set(slots.values())) == len(slots) == len(table)
+        assert all(table.record(slot).replica_id == one for one, slot in slots.items())
 
 
 def test_nobody_is_usable() -> None:
