@@ -90,6 +90,8 @@ class PoolState:
     down_most: int = 0
     last_up_s: float | None = None
     last_down_s: float | None = None
+    down_from: int = 0  # the target before the last step down
+    undone: int = 0  # steps down in a row that were undone soon
     ready: int = 0  # running replicas when their number last changed by much
     ready_since_s: float | None = None
     drained_s: float | None = None  # when a queue was last seen draining

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from cluster.autoscaling.snapshot import PoolState, PoolView
-from cluster.config.autoscaling import PoolScaling, StepLimits
+from cluster.config.autoscaling import DownLimits, PoolScaling, StepLimits
 
 __all__ = ["Step", "bounded", "observe", "take_step"]
 
@@ -42,7 +42,7 @@ def take_step(
     up = least > target * (1.0 + scaling.tolerance) + EPSILON
     if up:
         wanted = bounded(math.ceil(least - EPSILON), pool)
-        return _up(pool, state, scaling.up, wanted, now_s)
+        return _up(pool, state, scaling, wanted, now_s)
     state = replace(state, up_since_s=None)
     if most is not None:
         # Fewer replicas are fuller, and fuller ones are slower: the wish will be larger then than it is now.
@@ -53,9 +53,9 @@ def take_step(
     return Step(bounded(target, pool), "within tolerance", state)
 
 
-def _up(pool: PoolView, state: PoolState, limits: StepLimits, wanted: int, now_s: float) -> Step:
-    """As far as was wanted all through the window."""
-    target = pool.target
+def _up(pool: PoolView, state: PoolState, scaling: PoolScaling, wanted: int, now_s: float) -> Step:
+    """As far as was wanted all through the window. A step down that is undone soon makes the next one wait longer."""
+    target, limits = pool.target, scaling.up
     if wanted <= target:
         return Step(bounded(target, pool), "at the upper bound", replace(state, up_since_s=None, down_since_s=None))
     begun = state.up_since_s is not None and state.up_least > target  # the target may have moved meanwhile
@@ -67,23 +67,26 @@ def _up(pool: PoolView, state: PoolState, limits: StepLimits, wanted: int, now_s
     if state.last_up_s is not None and now_s - state.last_up_s < limits.period_s:
         return Step(bounded(target, pool), f"waits {limits.period_s:g} s between two steps up", state)
     step = min(least, target + _largest(limits, target))
-    state = replace(state, up_since_s=None, last_up_s=now_s)
+    lately = state.last_down_s is not None and now_s - state.last_down_s < 2 * scaling.down.window_s
+    undone = lately and least <= state.down_from  # more than there was before is asked for by more load
+    state = replace(state, up_since_s=None, last_up_s=now_s, undone=state.undone + 1 if undone else 0)
     return Step(bounded(step, pool), "up" if step == least else "up, as far as a step may go", state)
 
 
-def _down(pool: PoolView, state: PoolState, limits: StepLimits, wanted: int, now_s: float) -> Step:
+def _down(pool: PoolView, state: PoolState, limits: DownLimits, wanted: int, now_s: float) -> Step:
     """As far as was enough all through the window."""
     target = pool.target
     begun = state.down_since_s is not None and state.down_most < target
     since = state.down_since_s if begun and state.down_since_s is not None else now_s
     most = max(wanted, state.down_most) if begun else wanted
     state = replace(state, down_since_s=since, down_most=most)
-    if now_s - since < limits.window_s:
-        return Step(bounded(target, pool), f"waits until less is enough for {limits.window_s:g} s", state)
+    window_s = min(limits.window_s * 2.0 ** min(state.undone, 30), max(limits.window_s, limits.max_window_s))
+    if now_s - since < window_s:
+        return Step(bounded(target, pool), f"waits until less is enough for {window_s:g} s", state)
     if state.last_down_s is not None and now_s - state.last_down_s < limits.period_s:
         return Step(bounded(target, pool), f"waits {limits.period_s:g} s between two steps down", state)
     step = max(most, target - _largest(limits, target))
-    state = replace(state, down_since_s=None, last_down_s=now_s)
+    state = replace(state, down_since_s=None, last_down_s=now_s, down_from=target)
     return Step(bounded(step, pool), "down" if step == most else "down, as far as a step may go", state)
 
 

@@ -101,6 +101,13 @@ class DownLimits(StepLimits):
     """How a pool shrinks."""
 
     window_s: float = Field(300.0, ge=0.0, le=86_400.0, description=WINDOW)
+    max_window_s: float = Field(
+        3600.0,
+        ge=0.0,
+        le=86_400.0,
+        description="The window doubles each time that a step down has to be undone within two windows, up to this; "
+        "never below window_s",
+    )
     period_s: float = Field(60.0, ge=0.0, le=86_400.0, description=PERIOD)
     max_replicas: int = Field(1, ge=1, le=10_000, description=REPLICAS)
     max_percent: float = Field(25.0, ge=0.0, le=100.0, description=PERCENT)

@@ -49,7 +49,7 @@ class RoutingPool:
         self._draw = draw
         self._max_sessions = max_sessions
         self._sessions: OrderedDict[int, ReplicaKey] = OrderedDict()  # key of a session -> its home, latest last
-        self._groups: dict[tuple[str, int], int] = {}  # (fingerprint, block size) -> number, of those that replicas have
+        self._groups: dict[tuple[str, int], int] = {}  # of live replicas: (fingerprint, block size) -> number
         self._group_numbers = itertools.count()
         self._choices = 0
 

@@ -45,6 +45,18 @@ def test_constant_load_ends_at_one_number(rate: float, first: int) -> None:
 QUICK_DOWN = {"window_s": 60, "period_s": 30, "max_replicas": 4, "max_percent": 50}
 
 
+def test_a_step_down_that_is_undone_again_and_again_is_tried_less_and_less_often() -> None:
+    """Replicas with a single seat that take three times as long when it is taken: three look enough when there are
+    four, and are not."""
+    model = {"service_s": 10.0, "slowdown": 2.0, "seats": 1, "verifier_start_s": 30.0}
+    result = run(constant(0.1, 21_600.0), first=4, model=model)
+    downs = [event.time_s for event in result.events if event.pool == "verifiers" and event.after < event.before]
+    pauses = [b - a for a, b in pairwise(downs)]
+    assert pauses[0] < 1500.0, "the load swings"
+    assert pauses == sorted(pauses)
+    assert pauses[-1] > 3600.0
+
+
 @pytest.mark.parametrize("start_s", [5.0, 120.0, 300.0])
 @pytest.mark.parametrize("rate", [20.0, 60.0])
 def test_a_load_step_is_followed_without_swinging(rate: float, start_s: float) -> None:
