@@ -21,13 +21,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import yaml
 from outrider import AsyncClient, Generation, Speculation
 
 from benchmarks.paced_verifier import ROW_VARIABLE, STEP_VARIABLE
-from cluster.local import LocalCluster, free_port
+from benchmarks.together import document, load_several
+from cluster.config.loader import IMPORT_PATH
+from cluster.local import LocalCluster
 
-__all__ = ["Run", "document", "main", "prompts_of", "summarize"]
+__all__ = ["Run", "application", "main", "prompts_of", "summarize"]
 
 POLICIES = ("kv_aware", "power_of_two", "round_robin")
 WORKLOADS = ("shared", "unshared")
@@ -38,7 +39,6 @@ BLOCK = 16
 VOCABULARY = 512
 STEP_MS, ROW_MS = 10.0, 0.5
 PACED = "benchmarks.paced_app:build"
-SERVICER = "outrider.v1.generation_pb2_grpc.add_GenerationServiceServicer_to_server"
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Run:
     output_tokens_per_s: float
 
 
-def document(target: Path, policy: str, ports: tuple[int, int]) -> dict[str, Any]:
-    """Serve's file with the application of one policy. Caches for a quarter of the beginnings and a running request."""
+def application(target: Path, policy: str) -> dict[str, Any]:
+    """Of one policy, by Serve's format. Caches for a quarter of the beginnings and a running request."""
     blocks = -(-GROUPS * PREFIX // (4 * BLOCK)) + -(-(PREFIX + SUFFIX + OUTPUT) // BLOCK)
     actor = {"num_cpus": 0.1}
     verifier = {
@@ -70,13 +70,7 @@ def document(target: Path, policy: str, ports: tuple[int, int]) -> dict[str, Any
         "target": {"num_replicas": VERIFIERS, "ray_actor_options": actor, "config": verifier},
         "gateway": {"ray_actor_options": actor, "routing": {"verifiers": {"policy": policy}}},
     }
-    application = {"name": policy, "route_prefix": f"/{policy}", "import_path": "cluster.app:build", "args": args}
-    return {
-        "proxy_location": "HeadOnly",
-        "http_options": {"host": "127.0.0.1", "port": ports[1]},
-        "grpc_options": {"port": ports[0], "grpc_servicer_functions": [SERVICER]},
-        "applications": [application],
-    }
+    return {"name": policy, "route_prefix": f"/{policy}", "import_path": IMPORT_PATH, "args": args}
 
 
 def prompts_of(workload: str, count: int, seed: int) -> list[list[int]]:
@@ -146,7 +140,6 @@ def summarize(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def measure(requests: int, rounds: int) -> list[Run]:
-    from cluster.config.loader import load_config
     from workers.models.tiny import build_tiny_model
 
     os.environ |= {STEP_VARIABLE: str(STEP_MS), ROW_VARIABLE: str(ROW_MS)}
@@ -155,20 +148,8 @@ def measure(requests: int, rounds: int) -> list[Run]:
         folder = Path(name)
         target = build_tiny_model(folder / "target", context_length=1024)
         cluster.start_ray()
-        from ray.serve.schema import ServeDeploySchema  # Ray reads how it authenticates when it is imported
-
-        ports = free_port(), free_port()
-        files = {policy: document(target, policy, ports) for policy in POLICIES}
-        for policy, content in files.items():  # each is checked as a file of its own
-            path = folder / f"{policy}.yaml"
-            path.write_text(yaml.safe_dump(content))
-            load_config(path)
-        together = {
-            "applications": [
-                one | {"import_path": PACED} for content in files.values() for one in content["applications"]
-            ]
-        }
-        cluster.deploy(ServeDeploySchema.model_validate(files[POLICIES[0]] | together))
+        content = document([application(target, policy) for policy in POLICIES])
+        cluster.deploy(load_several(content, folder, PACED))
         cluster.wait_ready(900.0)
         address = f"127.0.0.1:{cluster.grpc_port}"
         for number in range(rounds):

@@ -3,21 +3,18 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 from outrider import Client, SamplingParams, Speculation
 from typer.testing import CliRunner
 
+from benchmarks.together import load_several
 from cluster.cli import app
-from cluster.config.loader import load_config
 from cluster.local import LocalCluster, free_port
-from tests.integration.cluster.conftest import application, document, write_config
+from tests.integration.cluster.conftest import application, document
 from tests.integration.cluster.processes import REPLACEMENT_S
-
-if TYPE_CHECKING:
-    from ray.serve.schema import ServeDeploySchema
 
 PROMPTS = ("The quick brown fox", "number 3 number 4")
 OPTIMIZER = {"max_steps": 60, "epochs": 100, "batch_size": 8, "learning_rate": 0.005, "warmup_steps": 5}
@@ -56,20 +53,11 @@ def served(nodes: LocalCluster, tiny_target: Path, tmp_path_factory: pytest.Temp
         "layerskip": speculating(layerskip, "layerskip", {"exit_layer": 2}),
     }
     content = document(*applications.values(), grpc_port=free_port(), http_port=free_port())  # where none run yet
-    nodes.deploy(load_several(folder, content))
+    nodes.deploy(load_several(content, folder))
     nodes.wait_ready(2 * REPLACEMENT_S)
     yield f"127.0.0.1:{nodes.grpc_port}"
     for name in applications:
         serve.delete(name)
-
-
-def load_several(folder: Path, content: dict[str, Any]) -> "ServeDeploySchema":
-    """Each application is checked as a file of its own: `outrider serve` takes one at a time, Serve any number."""
-    from ray.serve.schema import ServeDeploySchema
-
-    for one in content["applications"]:
-        load_config(write_config(folder / f"{one['name']}-serve.yaml", content | {"applications": [one]}))
-    return ServeDeploySchema.model_validate(content)
 
 
 def speculating(target: Path, kind: str, settings: dict[str, Any], name: str = "") -> dict[str, Any]:

@@ -53,6 +53,35 @@ def test_what_replicas_announce_outlives_what_the_gateway_expected(client: Clien
     wait_until(knows, REPLACEMENT_S)
 
 
+def hits_of_a_chat(client: Client, speculation: Speculation, salt: str) -> tuple[list[int], int]:
+    """Prompt tokens found in the cache by each turn, which repeats what was said before; and accepted draft tokens."""
+    prompt, hits, accepted = PROMPT[:40], [], 0
+    for turn in range(4):
+        prompt = [*prompt, *range(200 + 20 * turn, 220 + 20 * turn)]
+        answer = client.generate(
+            token_ids=prompt,
+            max_tokens=27,
+            temperature=0.0,
+            ignore_eos=True,
+            cache_salt=salt,
+            session_id=salt,
+            speculation=speculation,
+        )
+        prompt += answer.token_ids
+        hits.append(answer.stats.cached_prompt_tokens)
+        accepted += answer.stats.output_tokens - answer.stats.verify_steps
+    return hits, accepted
+
+
+def test_speculation_keeps_the_hits(client: Client) -> None:
+    """Answers count too: their K/V comes out of trees."""
+    without, none = hits_of_a_chat(client, Speculation.off(), "hits without")
+    speculating, accepted = hits_of_a_chat(client, Speculation.on(), "hits with")
+    assert accepted > 20 > none == 0
+    assert sum(without[1:]) > 200
+    assert sum(speculating) >= 0.99 * sum(without)
+
+
 def test_a_decision_names_its_terms(client: Client) -> None:
     ask(client, "terms", "terms")
     decision = client.explain_routing("terms")[0]
