@@ -238,6 +238,7 @@ class RemoteProposer:
                 continue
             better = self._choose(session)
             if better is not None and better is not peer and not self._silent(better):
+                _log.info("drafter %s does not answer, request %s leaves it", peer.address, session.key)
                 self._detach(session, tell=True)
 
     # Waiting
