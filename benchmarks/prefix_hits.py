@@ -2,10 +2,11 @@
 
 python -m benchmarks.prefix_hits [--rounds 3]
 
-Two verifiers and a drafter with tiny models. Four chats at a time share one of four system prompts and repeat, turn by
-turn, what was said before, answers included. Once with room for all of it in the verifiers' caches, and once with little
-more than what runs needs, so that trees and chats contend for blocks. In each round both ways get the same chats, in
-caches that hold nothing of them, the way that begins alternating. Writes benchmarks/results/prefix_hits.json.
+Two verifiers and a drafter with tiny models. Four chats at a time share one of four system prompts and repeat, turn
+by turn, what was said before, answers included. Once with room for all of it in the verifiers' caches, and once with
+little more than what runs needs, so that trees and chats contend for blocks. In each round both ways get the same
+chats, in caches that hold nothing of them, the way that begins alternating. Writes
+benchmarks/results/prefix_hits.json.
 """
 
 import argparse

@@ -81,6 +81,23 @@ class Carried:
 
 
 @dataclass(frozen=True)
+class Descent:
+    """The steps down since the last step up."""
+
+    start: int  # target before them
+    wish: float  # the smallest that one of them was taken for
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A load that needed more than it seemed to: the steps down that were taken for it had to be taken back."""
+
+    wish: float  # what it asked for then
+    until_s: float  # so long such a wish, or a larger one, takes no step down
+    times: int  # in a row
+
+
+@dataclass(frozen=True)
 class PoolState:
     """What a pool's decision remembers."""
 
@@ -90,8 +107,8 @@ class PoolState:
     down_most: int = 0
     last_up_s: float | None = None
     last_down_s: float | None = None
-    down_from: int = 0  # the target before the last step down
-    undone: int = 0  # steps down in a row that were undone soon
+    descent: Descent | None = None  # None: the last step was one up
+    doubt: Doubt | None = None
     ready: int = 0  # running replicas when their number last changed by much
     ready_since_s: float | None = None
     drained_s: float | None = None  # when a queue was last seen draining

@@ -105,8 +105,8 @@ class DownLimits(StepLimits):
         3600.0,
         ge=0.0,
         le=86_400.0,
-        description="The window doubles each time that a step down has to be undone within two windows, up to this; "
-        "never below window_s",
+        description="A step up that takes steps down back within this time puts off the next one at such a load: by "
+        "two windows, then four, and so on up to this; never less than window_s",
     )
     period_s: float = Field(60.0, ge=0.0, le=86_400.0, description=PERIOD)
     max_replicas: int = Field(1, ge=1, le=10_000, description=REPLICAS)

@@ -42,7 +42,8 @@ class RemoteSession:
     proposal_used: bool = False
     answered_len: int = 0  # the longest base_len that a proposal came for
     strikes: int = 0  # waits in vain since the last one that came in time
-    unanswered: int = 0  # times that the drafter was told something since it last answered
+    unanswered: int = 0  # times that the drafter was told something since it last answered,
+    unanswered_since_s: float | None = None  # and the first of them
     last_timeout_s: float = 0.0
     barred_until: dict[str, float] = field(default_factory=dict)  # drafters that this request avoids
     sent_at: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_COMMITS))
@@ -73,7 +74,8 @@ class RemoteSession:
         self.counters.sessions += 1
         self.epoch += 1
         self.address, self.drafter = address, (address, incarnation)
-        self.known_len, self.answered_len, self.strikes, self.unanswered = len(self.tokens), 0, 0, 1
+        self.known_len, self.answered_len, self.strikes = len(self.tokens), 0, 0
+        self._heard()
         self.proposal = None
         self.sent_at.clear()
         return SessionOpening.of(
@@ -102,8 +104,19 @@ class RemoteSession:
             paused=self.paused,
         )
         self.known_len = len(self.tokens)
-        self.unanswered += not self.paused
         return commit
+
+    def told_at(self, now_s: float) -> None:
+        """What `attach` or `commit` gave has been sent."""
+        self.sent_at.append((self.known_len, now_s))
+        if self.paused:
+            self._heard()  # nothing is owed
+        else:
+            self.unanswered += 1
+            self.unanswered_since_s = now_s if self.unanswered_since_s is None else self.unanswered_since_s
+
+    def _heard(self) -> None:
+        self.unanswered, self.unanswered_since_s = 0, None
 
     # What comes from the drafter
 
@@ -121,7 +134,7 @@ class RemoteSession:
             with_distributions=self.request.rule is VerificationRule.REJECTION,
         )
         self.counters.proposals += 1
-        self.unanswered = 0
+        self._heard()
         took_s = next((arrived_s - sent for base_len, sent in self.sent_at if base_len == message.base_len), None)
         if took_s is not None and took_s <= self.last_timeout_s:
             self.strikes = 0  # it would have been worth waiting for

@@ -39,7 +39,9 @@ class RemoteOptions:
     """When to give up on drafters."""
 
     max_strikes: int = 3  # waits in vain until a session is no longer waited for, or a drafter counts as silent
-    max_unanswered: int = 16  # commits of one session, until it is taken to a drafter that answers
+    max_unanswered: int = 16  # commits that a drafter may leave unanswered,
+    unanswered_s: float = 5.0  # and how long, until a session is taken to another one
+    avoided_s: float = 60.0  # that it left, before the session may come back to it
     idle_s: float = 60.0  # a drafter without sessions is disconnected after this
     over_capacity_s: float = 1.0  # before a drafter that was full is asked again for the same request
     patience_s: float = 1.0  # a drafter that is being connected for the first time is worth this delay
@@ -95,7 +97,7 @@ class RemoteProposer:
         self._read_inbox()
         now = self._clock()
         self._strike_again(now)
-        self._leave_silent_drafters()
+        self._leave_silent_drafters(now)
         self._attach_sessions()
         for peer in list(self._peers.values()):
             told = [m.session_id for m in peer.frame.opens] + [m.session_id for m in peer.frame.commits]
@@ -105,7 +107,7 @@ class RemoteProposer:
                 peer.stop()
                 del self._peers[peer.address]
             for session in filter(None, map(self._sessions.get, told)):
-                session.sent_at.append((session.known_len, now))
+                session.told_at(now)
 
     def wait(self, wants: Mapping[int, Want], timeout_s: float) -> None:
         started_s = self._clock()
@@ -186,12 +188,12 @@ class RemoteProposer:
     def _silent(self, peer: Peer) -> bool:
         return peer.strikes >= self._options.max_strikes
 
-    def _choose(self, session: RemoteSession) -> Peer | None:
-        """The best drafter that can take the session now, silent ones last."""
+    def _choose(self, session: RemoteSession, besides: str | None = None) -> Peer | None:
+        """The best drafter that can take the session now, silent ones last; not the one at `besides`."""
         now, num_tokens = self._clock(), len(session.tokens)
         silent: Peer | None = None
         for endpoint in session.request.drafters:
-            if session.barred_until.get(endpoint.address, now) > now:
+            if endpoint.address == besides or session.barred_until.get(endpoint.address, now) > now:
                 continue
             peer = self._peer(endpoint.address)
             if peer.state is LinkState.CONNECTING and now - peer.created_s < self._options.patience_s:
@@ -223,23 +225,29 @@ class RemoteProposer:
             if tell:
                 peer.frame.closes.append(pb.CloseSession(session_id=session.key, epoch=session.epoch))
 
-    def _leave_silent_drafters(self) -> None:
-        """Sessions that their drafter does not answer, or any of whose sessions, move when there is a better one.
-
-        Otherwise they stay and are not waited for.
+    def _leave_silent_drafters(self, now_s: float) -> None:
+        """Sessions that their drafter does not answer, be it none of its sessions or only this one, move when there is
+        a better one. Otherwise they stay and are not waited for.
         """
         for session in self._sessions.values():
             if session.address is None:
                 continue
             peer = self._peers[session.address]
-            if session.unanswered >= self._options.max_unanswered:
-                session.bar(peer.address)
-            elif not self._silent(peer):
+            ignored = self._ignored(session, now_s)
+            if not ignored and not self._silent(peer):
                 continue
-            better = self._choose(session)
-            if better is not None and better is not peer and not self._silent(better):
+            better = self._choose(session, besides=peer.address)
+            if better is not None and not self._silent(better):
                 _log.info("drafter %s does not answer, request %s leaves it", peer.address, session.key)
+                if ignored:
+                    session.bar(peer.address, now_s + self._options.avoided_s)
                 self._detach(session, tell=True)
+
+    def _ignored(self, session: RemoteSession, now_s: float) -> bool:
+        """Many commits and a long time without a word: one that reads a long prompt, or is slow, is not given up."""
+        since_s = session.unanswered_since_s
+        waited = since_s is not None and now_s - since_s >= self._options.unanswered_s
+        return waited and session.unanswered >= self._options.max_unanswered
 
     # Waiting
 

@@ -237,9 +237,12 @@ def test_a_silent_drafter_is_left_for_a_better_one(proposer: RemoteProposer) -> 
 
 
 @pytest.mark.parametrize("another", [True, False])
-def test_a_session_leaves_a_drafter_that_answers_all_others(proposer: RemoteProposer, another: bool) -> None:
+@pytest.mark.parametrize("patience_s", [0.1, 60.0])
+def test_a_session_leaves_a_drafter_that_answers_all_others(another: bool, patience_s: float) -> None:
+    """But not one that has had little time: it may be reading a long prompt."""
     sequence = answer(salt=1)
     knows = Oracle([SEQUENCE, sequence])
+    proposer = remote_proposer(unanswered_s=patience_s)
     with ThreadedDrafter(DeafTo(knows, session_id=2)) as deaf, ThreadedDrafter(knows) as good:
         drafters = (deaf, good) if another else (deaf,)
         connected(proposer, *drafters)
@@ -250,12 +253,39 @@ def test_a_session_leaves_a_drafter_that_answers_all_others(proposer: RemoteProp
             ignored.step(timeout_s=0.02)
             if not heard.done:
                 heard.step(timeout_s=0.5)
-        assert len(deaf.fake.closes) == another
+            time.sleep(0.01)
+        leaves = another and patience_s < 1.0
+        assert len(deaf.fake.closes) == leaves
+        proposer.shutdown()
     assert ignored.committed == sequence
-    assert bool(ignored.proposals) == another
-    assert ignored.stats.drafter_changes == another
+    assert bool(ignored.proposals) == leaves
+    assert ignored.stats.drafter_changes == leaves
     assert heard.stats.drafter_changes == 0
     assert [wait > 0.015 for wait in ignored.waits].count(True) <= 4, "it is waited for at most three times"
+
+
+def test_drafters_that_were_silent_for_long_are_used_again_when_they_are_back() -> None:
+    sequence = answer(length=200)
+    proposer = remote_proposer(unanswered_s=0.1)
+    with ThreadedDrafter(Oracle([sequence])) as one, ThreadedDrafter(Oracle([sequence])) as other:
+        connected(proposer, one, other)
+        run = Running(proposer, generation_request(sequence, (one.endpoint, other.endpoint)), sequence).open()
+        for drafter in (one, other):
+            drafter.fake.behaviour = Silent()
+        for _ in range(40):
+            run.step(timeout_s=0.01)
+            time.sleep(0.01)
+        for drafter in (one, other):
+            drafter.fake.behaviour = Oracle([sequence])
+            drafter.stop()
+            drafter.start()
+        connected(proposer, one, other)
+        before = len(run.proposals)
+        while not run.done:
+            run.step(timeout_s=0.5)
+        proposer.shutdown()
+    assert run.committed == sequence
+    assert len(run.proposals) > before
 
 
 def test_a_drafter_that_speaks_again_is_waited_for_again(proposer: RemoteProposer) -> None:
