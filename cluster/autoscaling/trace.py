@@ -139,7 +139,9 @@ def _json_rows(path: str, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
             raise ConfigurationError(f"{path}, line {number}: an object is needed")
         unknown = sorted(set(row) - set(COLUMNS))
         if unknown:
-            raise ConfigurationError(f"{path}, line {number}: unknown key {printable(unknown[0])}; allowed: {', '.join(COLUMNS)}")
+            raise ConfigurationError(
+                f"{path}, line {number}: unknown key {printable(unknown[0])}; allowed: {', '.join(COLUMNS)}"
+            )
         yield number, row
 
 

@@ -120,7 +120,9 @@ def _check_keys(value: object, model: type[BaseModel], path: Path, where: tuple[
     for key, inner in value.items():
         field = model.model_fields.get(str(key))
         if field is None:
-            raise _wrong(path, f"{'.'.join([*where, printable(str(key))])}: {unknown_key(str(key), list(model.model_fields))}")
+            raise _wrong(
+                path, f"{'.'.join([*where, printable(str(key))])}: {unknown_key(str(key), list(model.model_fields))}"
+            )
         kinds = (field.annotation, *getattr(field.annotation, "__args__", ()))
         nested = next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
         if nested is None:

@@ -64,7 +64,7 @@ def _port(where: str, port: object, least: int) -> Iterator[str]:
 def _timeout(where: str, value: object) -> Iterator[str]:
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     if not 0 < number <= LONGEST_TIMEOUT_S:
-        yield f"{where}: seconds above 0, at most {LONGEST_TIMEOUT_S:g}, are needed; null is no limit (got {shown(value)})"
+        yield f"{where}: seconds above 0, at most {LONGEST_TIMEOUT_S:g}, are needed, or null (got {shown(value)})"
 
 
 def _servicer(where: str, path: object) -> Iterator[str]:

@@ -3,9 +3,8 @@
 from pydantic import Field
 
 from workers.core.config import MAX_TOKENS
-
-from workers.core.settings import Settings
 from workers.core.request import PRIORITY_RANGE
+from workers.core.settings import Settings
 
 __all__ = ["KeyLimits", "TenancyConfig"]
 

@@ -156,7 +156,8 @@ def _limits(given: Mapping[str, Any], method: str, lost: list[str]) -> Json:
     if rule == "standard":
         speculation["default_rule"] = VerificationRule.REJECTION.value
     elif rule is not None:
-        lost.append(f"rejection_sample_method {shown(rule)}: the rules here are coupled (default), rejection and typical")
+        name = printable(str(rule))
+        lost.append(f"rejection_sample_method {name}: the rules here are coupled (default), rejection and typical")
     if method != "ngram" and given.get("draft_sample_method") == "greedy":
         lost.append("draft_sample_method greedy: drafts follow the request's temperature, with its own noise or drawn")
     return {"speculation": speculation} if speculation else {}

@@ -98,7 +98,8 @@ class Gateway(GrpcIngress):
         decisions = [pb.RoutingDecision.FromString(one) for answer in answers for one in answer]
         if not decisions:
             raise NotFoundError(
-                f"nothing is known of the routing of request {shown(message.request_id)}: it is unknown, or too long ago"
+                f"nothing is known of the routing of request {shown(message.request_id)}: "
+                "it is unknown, or too long ago"
             )
         return pb.ExplainRoutingResponse(decisions=decisions)
 

@@ -79,7 +79,8 @@ def _check_point(point: ResumePoint, text: OutputText, index: int) -> None:
     where = f"resume (answer {index})"
     if step.tokens_used < len(point.token_ids):
         raise InvalidRequestError(
-            f"{where}: the answer ended with {shown(step.stopped)} at token {step.tokens_used} of {len(point.token_ids)}"
+            f"{where}: the answer ended with {shown(step.stopped)} at token {step.tokens_used} of "
+            f"{len(point.token_ids)}"
         )
     if point.text_length > length:
         raise InvalidRequestError(

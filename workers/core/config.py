@@ -149,7 +149,9 @@ class NgramConfig(Settings):
 class LayerSkipConfig(Settings):
     """Drafting with the first layers of a target that was trained for it (`outrider train layerskip`)."""
 
-    exit_layer: int = Field(ge=1, le=10_000, description="E: layers 1 to E and the LM head draft; below the target's layers")
+    exit_layer: int = Field(
+        ge=1, le=10_000, description="E: layers 1 to E and the LM head draft; below the target's layers"
+    )
     min_survival: float = Field(
         0.1,
         gt=0.0,

@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -25,7 +25,7 @@ class Settings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _plain(cls, value: Any, info: ValidationInfo) -> Any:
-        annotation = cls.model_fields[str(info.field_name)].annotation
+        annotation: Any = cls.model_fields[str(info.field_name)].annotation
         kinds = _kinds(annotation)
         if not any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds):
             _check(value, kinds)
@@ -35,7 +35,7 @@ class Settings(BaseModel):
 
 
 @lru_cache
-def _kinds(annotation: Any) -> frozenset[Any]:
+def _kinds(annotation: Hashable) -> frozenset[Any]:
     """The types at the ends of an annotation: of `dict[str, tuple[int, ...]] | None` str, int and None."""
     inner = get_args(annotation)
     return frozenset[Any]().union(*map(_kinds, inner)) if inner else frozenset({annotation})

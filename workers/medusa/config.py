@@ -17,7 +17,9 @@ MAX_SIZE = 2**31 - 1
 
 
 class _Read(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)  # other programs write keys of their own
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", allow_inf_nan=False
+    )  # other programs write keys of their own
 
 
 class Origin(_Read):
@@ -44,7 +46,9 @@ class HeadsConfig(_Read):
     num_hidden_layers: int = Field(1, ge=1, le=64, description="Residual blocks of each head")
     hidden_size: int | None = Field(None, ge=1, le=MAX_SIZE)
     vocab_size: int | None = Field(None, ge=1, le=MAX_SIZE)
-    truncated_vocab_size: int | None = Field(None, ge=1, le=MAX_SIZE, description="Tokens that heads can propose; None = all")
+    truncated_vocab_size: int | None = Field(
+        None, ge=1, le=MAX_SIZE, description="Tokens that heads can propose; None = all"
+    )
     original_lm_head: bool = Field(False, description="All heads share the target's LM head")
     medusa_fc_bias: bool = False
     logit_scale: float = Field(1.0, ge=-1e6, le=1e6)
@@ -60,7 +64,9 @@ class HeadsConfig(_Read):
             raise ConfigurationError(f"Medusa heads {str(folder)!r}: {FILE} cannot be read ({error})") from None
         kind = values.get("model_type", "medusa") if isinstance(values, dict) else None
         if kind != "medusa":
-            raise ConfigurationError(f"{str(folder)!r} holds no Medusa heads: its model_type is {shown(kind)}, not 'medusa'")
+            raise ConfigurationError(
+                f"{str(folder)!r} holds no Medusa heads: its model_type is {shown(kind)}, not 'medusa'"
+            )
         try:
             return HeadsConfig.model_validate(_with_plain_names(values))
         except ValidationError as error:

@@ -126,7 +126,8 @@ def _check_tokenizers(drafter: DrafterIdentity, verifier: VerifierIdentity) -> N
     if drafter.tokenizer_hash != verifier.tokenizer_hash:
         raise IncompatibleError(
             f"the tokenizers differ: target {shown(verifier.model)} has {shown(verifier.tokenizer_hash)}, "
-            f"draft {shown(drafter.model)} has {shown(drafter.tokenizer_hash)}; a draft model needs the target's tokenizer"
+            f"draft {shown(drafter.model)} has {shown(drafter.tokenizer_hash)}; a draft model needs the target's "
+            "tokenizer"
         )
     if not drafter.vocab_size or not verifier.vocab_size:
         raise IncompatibleError(

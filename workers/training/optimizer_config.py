@@ -24,6 +24,8 @@ class OptimizerConfig(Settings):
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16 = mixed precision")
     device: Literal["cpu", "cuda"] = "cpu"
     seed: int = Field(0, ge=0, lt=2**32)
-    validation_answers: int = Field(100, ge=1, le=1_000_000, description="Kept out of training, to measure agreement on")
+    validation_answers: int = Field(
+        100, ge=1, le=1_000_000, description="Kept out of training, to measure agreement on"
+    )
     evaluate_every: int = Field(200, ge=1, le=MAX_STEPS, description="Steps")
     save_every: int = Field(200, ge=1, le=MAX_STEPS, description="Steps between checkpoints that a run can go on from")

@@ -56,7 +56,9 @@ def _refusals(model: type[Settings], values: dict[str, Any]) -> set[str]:
     """The keys at which these values are refused."""
     with pytest.raises(ValidationError) as caught:
         model.model_validate(values)
-    return {str(problem["loc"][0]) for problem in caught.value.errors() if problem["loc"] and problem["type"] != "missing"}
+    return {
+        str(problem["loc"][0]) for problem in caught.value.errors() if problem["loc"] and problem["type"] != "missing"
+    }
 
 
 FIELDS = _fields()
@@ -98,7 +100,9 @@ def test_no_number_is_true_or_endless(value: Any) -> None:
         assert name in _refusals(model, {name: _as_given(field.annotation, value)}), f"{model.__name__}.{name}"
 
 
-@pytest.mark.parametrize("value", [" ", "a\0b", "a\nb", "a\x1b[31mb", "a\u202eb", "a\u2028b", "\ud800", "x" * 5000], ids=shown)
+@pytest.mark.parametrize(
+    "value", [" ", "a\0b", "a\nb", "a\x1b[31mb", "a\u202eb", "a\u2028b", "\ud800", "x" * 5000], ids=shown
+)
 def test_no_text_is_blank_or_endless_or_unprintable(value: str) -> None:
     seen = 0
     for model, name, field in FIELDS:

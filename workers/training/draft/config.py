@@ -18,7 +18,9 @@ class DraftTrainingConfig(RunSettings):
     target: str = Field(min_length=1, description="Hub id, local folder or GGUF file")
     data: DataFolders
     output: Path = Field(description="Folder of the draft checkpoint")
-    layers: tuple[Layer, ...] = Field(description="Layers of the target to start from, 0-based, ascending", min_length=1)
+    layers: tuple[Layer, ...] = Field(
+        description="Layers of the target to start from, 0-based, ascending", min_length=1
+    )
     vocabulary_size: int | None = Field(
         8192, ge=16, le=MAX_TOKENS, description="Most frequent answer tokens that the draft can propose; None = all"
     )

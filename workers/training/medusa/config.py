@@ -48,7 +48,9 @@ class Medusa2TrainingConfig(RunSettings):
     heads: HeadsSettings = HeadsSettings()
     lora_rank: int | None = Field(16, ge=1, le=1024, description="None = all weights of all layers are trained")
     backbone_learning_rate: float = Field(1e-4, gt=0.0, le=1.0, description="That of the heads is the optimizer's")
-    heads_first_steps: int = Field(100, ge=0, le=MAX_STEPS, description="Steps at the start in which the target stays as it is")
+    heads_first_steps: int = Field(
+        100, ge=0, le=MAX_STEPS, description="Steps at the start in which the target stays as it is"
+    )
     heads_weight: float = Field(0.2, gt=0.0, le=10.0, description="Of the heads' loss beside the target's own")
     self_distillation: float = Field(
         1.0, ge=0.0, le=1.0, description="1 = the target learns to stay what it was, 0 = the tokens that it wrote"
