@@ -35,6 +35,7 @@ __all__ = [
     "fail",
     "friendly_errors",
     "out_console",
+    "plain",
     "progress",
 ]
 
@@ -63,6 +64,11 @@ def out_console() -> Console:
 
 def err_console() -> Console:
     return Console(stderr=True, highlight=False)
+
+
+def plain(text: str) -> str:
+    """Others' text for a console that reads markup: printable, bounded, and taken as it is."""
+    return escape(printable(text, MAX_LINE))
 
 
 def fail(message: str, code: int) -> typer.Exit:
