@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from outrider.checks import shown
 from outrider.errors import CancelledError, ConfigurationError
 
 __all__ = ["DEFAULT_MAX_MESSAGE_BYTES", "STREAMS_PER_CONNECTION", "ChannelPool", "channel_options", "metadata_pairs"]
@@ -27,7 +28,7 @@ StubT = TypeVar("StubT")
 def channel_options(max_message_bytes: int) -> list[tuple[str, int]]:
     """gRPC options of one channel; raises `ConfigurationError` when the settings cannot work."""
     if not isinstance(max_message_bytes, int) or not 1024 <= max_message_bytes < 2**31:
-        raise ConfigurationError(f"max_message_bytes must be from 1024 to {2**31 - 1}, got {max_message_bytes!r}")
+        raise ConfigurationError(f"max_message_bytes must be from 1024 to {2**31 - 1}, got {shown(max_message_bytes)}")
     return [
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.max_receive_message_length", max_message_bytes),
@@ -48,11 +49,13 @@ def metadata_pairs(metadata: Mapping[str, str] | Sequence[tuple[str, str]]) -> t
     pairs = metadata.items() if isinstance(metadata, Mapping) else metadata
     for key, value in pairs:
         if not isinstance(key, str) or not isinstance(value, str):
-            raise ConfigurationError(f"metadata: keys and values must be texts, got {key!r}: {type(value).__name__}")
+            raise ConfigurationError(
+                f"metadata: keys and values must be texts, got {shown(key)}: {type(value).__name__}"
+            )
         if not _METADATA_KEY.fullmatch(key.lower()):
-            raise ConfigurationError(f"metadata: a key is made of a-z, 0-9, '-', '_' and '.', got {key!r}")
+            raise ConfigurationError(f"metadata: a key is made of a-z, 0-9, '-', '_' and '.', got {shown(key)}")
         if not (value.isascii() and value.isprintable()):  # the value is not repeated: it may be a secret
-            raise ConfigurationError(f"metadata: the value of {key!r} must be printable ASCII")
+            raise ConfigurationError(f"metadata: the value of {shown(key)} must be printable ASCII")
     return tuple((key.lower(), value) for key, value in pairs)
 
 
@@ -81,7 +84,7 @@ class ChannelPool(Generic[ChannelT, StubT]):
     ) -> None:
         """`discard` closes a channel that was retired, once its last call has ended."""
         if not isinstance(max_connections, int) or max_connections < 1:
-            raise ConfigurationError(f"max_connections must be at least 1, got {max_connections!r}")
+            raise ConfigurationError(f"max_connections must be at least 1, got {shown(max_connections)}")
         self._open_channel = open_channel
         self._make_stub = make_stub
         self._discard = discard

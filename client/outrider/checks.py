@@ -1,21 +1,47 @@
 """Light local checks: each takes a field's name and value and returns the value in its final form."""
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
 from outrider.errors import InvalidRequestError
 
-__all__ = ["bias", "choice", "count", "flag", "number", "seconds", "seed", "size", "text", "texts", "token_ids"]
+__all__ = [
+    "bias",
+    "choice",
+    "count",
+    "flag",
+    "number",
+    "seconds",
+    "seed",
+    "shown",
+    "size",
+    "text",
+    "texts",
+    "token_ids",
+]
 
 INT32_MAX = 2**31 - 1
 UINT32_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
+MAX_SHOWN = 100  # characters of a bad value
 E = TypeVar("E", bound=StrEnum)
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = _short.maxlong = MAX_SHOWN
+
+
+def shown(value: object) -> str:
+    """A bad value as a message repeats it: as `repr`, but short, whatever it is."""
+    try:
+        return _short.repr(value)[:MAX_SHOWN]
+    except ValueError:  # Python does not write very long numbers
+        return "a number of thousands of digits"
 
 
 def _wrong(name: str, expected: str, value: object) -> InvalidRequestError:
-    return InvalidRequestError(f"{name}: expected {expected}, got {repr(value)[:100]} ({type(value).__name__})")
+    return InvalidRequestError(f"{name}: expected {expected}, got {shown(value)} ({type(value).__name__})")
 
 
 def _integer(name: str, value: object, most: int) -> int:
@@ -27,7 +53,10 @@ def _integer(name: str, value: object, most: int) -> int:
 def number(name: str, value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise _wrong(name, "a number", value)
-    return value
+    try:
+        return float(value)
+    except OverflowError:
+        raise _wrong(name, "a number that a float can hold", value) from None
 
 
 def count(name: str, value: object) -> int:

@@ -27,7 +27,7 @@ class ChatMessage:
     def __post_init__(self) -> None:
         if self.role not in CHAT_ROLES:
             allowed = ", ".join(repr(role) for role in CHAT_ROLES)
-            raise InvalidRequestError(f"unknown chat role {self.role!r}; allowed are {allowed}")
+            raise InvalidRequestError(f"unknown chat role {checks.shown(self.role)}; allowed are {allowed}")
         checks.text("content", self.content)
 
     @staticmethod
@@ -37,7 +37,7 @@ class ChatMessage:
             return value
         if not isinstance(value, Mapping) or set(value) != {"role", "content"}:
             raise InvalidRequestError(
-                f'a chat message is {{"role": ..., "content": ...}} or ChatMessage, got {value!r}'
+                f'a chat message is {{"role": ..., "content": ...}} or ChatMessage, got {checks.shown(value)}'
             )
         return ChatMessage(value["role"], value["content"])
 

@@ -6,6 +6,7 @@ from random import Random
 
 import grpc
 
+from outrider.checks import shown
 from outrider.errors import ConfigurationError, DeadlineExceededError, OutriderError
 from outrider.failure import Failure, Verdict
 
@@ -39,12 +40,12 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         for name, least in (("max_attempts", 1), ("max_suspect_attempts", 1), ("multiplier", 1.0)):
             if not getattr(self, name) >= least:
-                raise ConfigurationError(f"retry.{name} must be at least {least}, got {getattr(self, name)!r}")
+                raise ConfigurationError(f"retry.{name} must be at least {least}, got {shown(getattr(self, name))}")
         for name in ("initial_backoff_s", "overloaded_backoff_s", "max_backoff_s", "max_hint_s"):
             if not getattr(self, name) >= 0:
-                raise ConfigurationError(f"retry.{name} must not be negative, got {getattr(self, name)!r}")
+                raise ConfigurationError(f"retry.{name} must not be negative, got {shown(getattr(self, name))}")
         if not 0 <= self.jitter <= 1:
-            raise ConfigurationError(f"retry.jitter must be from 0 to 1, got {self.jitter!r}")
+            raise ConfigurationError(f"retry.jitter must be from 0 to 1, got {shown(self.jitter)}")
 
     @staticmethod
     def never() -> "RetryPolicy":

@@ -4,6 +4,7 @@ import re
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from urllib.parse import unquote
 
+from outrider.checks import shown
 from outrider.errors import ConfigurationError
 
 __all__ = ["checked_target"]
@@ -26,7 +27,7 @@ def checked_target(target: str) -> str:
     gRPC itself would take a port modulo 65536 and look for a host of any name, over and over.
     """
     if not isinstance(target, str) or not _encodable(target) or not _possible(target):
-        raise ConfigurationError(f"target: expected {ALLOWED}, got {target!r}")
+        raise ConfigurationError(f"target: expected {ALLOWED}, got {shown(target)}")
     return target
 
 

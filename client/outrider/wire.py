@@ -66,7 +66,7 @@ def generate_request(prompt: str | None, options: RequestOptions, random: Random
         request.speculation.CopyFrom(_speculation_message(speculation))
     priority = options.get("priority", 0)
     if isinstance(priority, bool) or not isinstance(priority, int) or not -(2**31) <= priority < 2**31:
-        raise InvalidRequestError(f"priority: expected an integer from -10 to 10, got {priority!r}")
+        raise InvalidRequestError(f"priority: expected an integer from -10 to 10, got {checks.shown(priority)}")
     request.priority = priority
     deadline = options.get("deadline")
     if deadline is not None:
@@ -86,7 +86,9 @@ def _check_names(options: RequestOptions) -> None:
         if name not in allowed:
             close = get_close_matches(name, allowed, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise InvalidRequestError(f"unknown option {name!r}{hint}; allowed are {', '.join(sorted(allowed))}")
+            raise InvalidRequestError(
+                f"unknown option {checks.shown(name)}{hint}; allowed are {', '.join(sorted(allowed))}"
+            )
 
 
 def _request_id(given: str | None, random: Random) -> str:

@@ -15,19 +15,28 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from cluster.config.text_file import name_of, read_text
 from workers.core.errors import ConfigurationError
+from workers.core.shown import printable, shown
 
-__all__ = ["KINDS", "Kind", "LoadPoint", "read_trace", "synthesize", "write_trace"]
+if TYPE_CHECKING:
+    import _csv
+
+__all__ = ["KINDS", "MAX_RATE", "Kind", "LoadPoint", "read_trace", "synthesize", "write_trace"]
 
 Kind = Literal["diurnal", "ramp", "spike", "step"]
 KINDS: tuple[str, ...] = get_args(Kind)
-COLUMNS = ("time_s", "requests_per_s", "accepted_per_tree")
+MAX_RATE = 1e6  # requests per second
+LARGEST = {"time_s": 1e12, "requests_per_s": MAX_RATE, "accepted_per_tree": 64.0}
+COLUMNS = tuple(LARGEST)
 REQUIRED = COLUMNS[:2]
 POINTS = 120  # of a synthetic curve
 DAY_S = 86_400.0
 MAX_S = 7 * DAY_S
+MAX_ROWS = 100_000
+MAX_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -41,25 +50,22 @@ class LoadPoint:
 
 def read_trace(path: Path) -> list[LoadPoint]:
     """Raises `ConfigurationError` with file, line and what is wrong."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigurationError(f"{path}: there is no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error}") from error
-    rows = _json_rows(path, text) if text.lstrip().startswith("{") else _csv_rows(path, text)
+    text, name = read_text(path, MAX_BYTES), name_of(path)
+    rows = _json_rows(name, text) if text.lstrip().startswith("{") else _csv_rows(name, text)
     points: list[LoadPoint] = []
     for line, row in rows:
-        point = _point(row, f"{path}, line {line}")
+        point = _point(row, f"{name}, line {line}")
         if points and point.time_s <= points[-1].time_s:
             raise ConfigurationError(
-                f"{path}, line {line}: time_s {point.time_s:g} does not lie behind {points[-1].time_s:g}"
+                f"{name}, line {line}: time_s {point.time_s:g} does not lie behind {points[-1].time_s:g}"
             )
+        if len(points) == MAX_ROWS:
+            raise ConfigurationError(f"{name}, line {line}: a trace has at most {MAX_ROWS} rows")
         points.append(point)
     if len(points) < 2:
-        raise ConfigurationError(f"{path}: {len(points)} rows; a trace needs two at least, the last one is its end")
+        raise ConfigurationError(f"{name}: {len(points)} rows; a trace needs two at least, the last one is its end")
     if points[-1].time_s - points[0].time_s > MAX_S:
-        raise ConfigurationError(f"{path}: longer than {MAX_S / DAY_S:g} days")
+        raise ConfigurationError(f"{name}: longer than {MAX_S / DAY_S:g} days")
     return points
 
 
@@ -91,14 +97,21 @@ def synthesize(kind: Kind, *, base: float, peak: float, duration_s: float) -> li
     return points
 
 
-def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _csv_rows(path: str, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     reader = csv.reader(text.splitlines())
+    try:
+        yield from _table(path, reader)
+    except csv.Error as error:
+        raise ConfigurationError(f"{path}, line {reader.line_num}: is not CSV: {error}") from None
+
+
+def _table(path: str, reader: "_csv.Reader") -> Iterator[tuple[int, Mapping[str, Any]]]:
     header = [name.strip() for name in next(reader, [])]
     unknown = [name for name in header if name not in COLUMNS]
     missing = [name for name in REQUIRED if name not in header]
     if missing or unknown or len(set(header)) != len(header):
         raise ConfigurationError(
-            f"{path}, line 1: the header is {','.join(header) or 'empty'}; needed: {', '.join(REQUIRED)}, "
+            f"{path}, line 1: the header is {printable(','.join(header)) or 'empty'}; needed: {', '.join(REQUIRED)}, "
             f"allowed: {', '.join(COLUMNS[2:])}, each once"
         )
     for values in reader:
@@ -112,20 +125,31 @@ def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
         yield reader.line_num, filled
 
 
-def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for number, line in enumerate(text.splitlines(), 1):
+def _json_rows(path: str, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for number, line in enumerate(text.split("\n"), 1):  # JSON may hold other line breaks
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_each_once)
+        except RecursionError:
+            raise ConfigurationError(f"{path}, line {number}: is not JSON: it is nested too deeply") from None
         except ValueError as error:
-            raise ConfigurationError(f"{path}, line {number}: is not JSON: {error}") from None
+            raise ConfigurationError(f"{path}, line {number}: is not JSON: {printable(str(error))}") from None
         if not isinstance(row, dict):
             raise ConfigurationError(f"{path}, line {number}: an object is needed")
         unknown = sorted(set(row) - set(COLUMNS))
         if unknown:
-            raise ConfigurationError(f"{path}, line {number}: unknown key {unknown[0]}; allowed: {', '.join(COLUMNS)}")
+            raise ConfigurationError(
+                f"{path}, line {number}: unknown key {printable(unknown[0])}; allowed: {', '.join(COLUMNS)}"
+            )
         yield number, row
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) != len(pairs):
+        raise ValueError("a key is given twice")
+    return row
 
 
 def _point(row: Mapping[str, Any], where: str) -> LoadPoint:
@@ -135,12 +159,20 @@ def _point(row: Mapping[str, Any], where: str) -> LoadPoint:
             if name in REQUIRED:
                 raise ConfigurationError(f"{where}: {name} is missing")
             continue
-        value = row[name]
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        if not math.isfinite(number) or number < 0:
-            raise ConfigurationError(f"{where}: {name} is {value!r}; a number of at least 0 is needed")
-        values[name] = number
+        values[name] = _number(row[name], LARGEST[name], f"{where}: {name}")
     return LoadPoint(**values)
+
+
+def _number(value: object, largest: float, what: str) -> float:
+    """Texts too: CSV has nothing else."""
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, int | float | str) else float(value)
+    except ValueError:
+        number = math.nan
+    except OverflowError:
+        number = math.inf
+    if math.isnan(number) or number < 0:
+        raise ConfigurationError(f"{what} is {shown(value)}; a number of at least 0 is needed")
+    if number > largest:
+        raise ConfigurationError(f"{what} is {shown(value)}; at most {largest:g} is allowed")
+    return number

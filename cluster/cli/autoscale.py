@@ -10,6 +10,7 @@ from rich.table import Table
 
 from cluster.cli.output import BAD_INPUT, check_output, fail, friendly_errors, out_console
 from cluster.cli.probe import check_plot
+from workers.core.shown import printable
 
 if TYPE_CHECKING:
     from cluster.autoscaling.model import ReplayModel
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 SHOWN_EVENTS = 40
+MAX_RATE = 1e6  # as in cluster.autoscaling.trace, which is loaded when it is needed
 
 app = typer.Typer(help="Try the autoscaling policy on a load, without a cluster.", no_args_is_help=True)
 
-Base = Annotated[float, typer.Option(help="Requests per second before and after", min=0.0)]
-Peak = Annotated[float, typer.Option(help="Requests per second at the most", min=0.0)]
+Base = Annotated[float, typer.Option(help="Requests per second before and after", min=0.0, max=MAX_RATE)]
+Peak = Annotated[float, typer.Option(help="Requests per second at the most", min=0.0, max=MAX_RATE)]
 Duration = Annotated[float, typer.Option(help="Seconds, a week at most", min=60.0, max=604_800.0)]
 
 
@@ -79,7 +81,7 @@ def synth(
     with friendly_errors():
         check_output(out, "--out")
         if kind not in KINDS:
-            raise fail(f"{kind}: there is no such load; allowed: {', '.join(KINDS)}", BAD_INPUT)
+            raise fail(f"{printable(kind)}: there is no such load; allowed: {', '.join(KINDS)}", BAD_INPUT)
         points = load_of(kind, base, peak, duration)
         write_trace(points, out)
         out_console().print(f"{len(points)} rows in {escape(str(out))}", soft_wrap=True)

@@ -11,6 +11,8 @@ from cluster.cli.output import BAD_INPUT, fail
 
 __all__ = ["ApiKeyFile", "CaFile", "Tls", "connect"]
 
+MAX_BYTES = 2**20
+
 ApiKeyFile = Annotated[
     Path | None, typer.Option(help="File with the API key; default: the environment's OUTRIDER_API_KEY")
 ]
@@ -32,6 +34,10 @@ def connect(target: str, api_key_file: Path | None = None, *, tls: bool = False,
 
 def _read(option: str, path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise fail(f"{option}: {path} cannot be read: {error.strerror}", BAD_INPUT) from None
+    if len(content) > MAX_BYTES:
+        raise fail(f"{option}: {path} is too large; at most {MAX_BYTES} bytes are allowed", BAD_INPUT)
+    return content

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 import yaml
+from rich.markup import escape
 
 from cluster.cli.output import err_console, friendly_errors
 from cluster.config.explain import validated
@@ -15,6 +16,7 @@ from cluster.config.vllm_speculative import Conversion, from_vllm, target_settin
 from cluster.config.yaml_file import parse_mapping, read_mapping
 from workers.core.config import DrafterConfig
 from workers.core.errors import ConfigurationError
+from workers.core.shown import shown
 
 __all__ = ["app"]
 
@@ -40,7 +42,7 @@ def speculative_config(
         settings = conversion.settings
         typer.echo(json.dumps(settings) if reverse else yaml.safe_dump(settings, sort_keys=False).rstrip())
         for line in conversion.lost:
-            err_console().print(f"[yellow]no counterpart:[/] {line}", soft_wrap=True, markup=True)
+            err_console().print(f"[yellow]no counterpart:[/] {escape(line)}", soft_wrap=True, markup=True)
         if not reverse:
             note = "target.config.model, the target itself, which vLLM takes from its command line"
             err_console().print(f"[yellow]to add:[/] {note}", soft_wrap=True)
@@ -74,5 +76,5 @@ def _mapping(owner: Mapping[str, Any], key: str, where: str = "") -> Mapping[str
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ConfigurationError(f"{where}{key}: a mapping of settings is expected (got {value!r})")
+        raise ConfigurationError(f"{where}{key}: a mapping of settings is expected (got {shown(value)})")
     return value

@@ -12,6 +12,7 @@ from rich.console import Console
 from cluster.cli.connection import ApiKeyFile, CaFile, Tls, connect
 from cluster.cli.output import BAD_INPUT, err_console, fail, friendly_errors, out_console
 from cluster.cli.text import check_text, read_standard_input
+from workers.core.shown import shown
 
 __all__ = ["DEFAULT_TARGET", "generate", "stats_line"]
 
@@ -154,7 +155,7 @@ def parse_bias(pairs: list[str]) -> dict[int, float] | None:
         try:
             biases[int(token)] = float(bias)
         except ValueError:
-            raise fail(f"--logit-bias wants TOKEN_ID=BIAS, say 198=-5; got {pair!r}", BAD_INPUT) from None
+            raise fail(f"--logit-bias wants TOKEN_ID=BIAS, say 198=-5; got {shown(pair)}", BAD_INPUT) from None
     return biases or None
 
 
@@ -167,7 +168,7 @@ def parse_speculation(
     if mode is None:
         mode = "on" if limited else "auto"
     if mode not in ("off", "auto", "on"):
-        raise fail(f"--speculation is off, auto or on; got {mode!r}", BAD_INPUT)
+        raise fail(f"--speculation is off, auto or on; got {shown(mode)}", BAD_INPUT)
     if limited and mode != "on":
         raise fail(f"--depth, --width and --nodes need --speculation on; got {mode}", BAD_INPUT)
     if mode == "on":

@@ -8,7 +8,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from cluster.cli.output import check_output, err_console, friendly_errors, out_console
+from cluster.cli.output import check_output, err_console, friendly_errors, out_console, plain
 from cluster.config.explain import validated
 from cluster.security.api_keys import hash_of, new_key
 from cluster.security.key_file import KeyEntry, KeyFile, read_keys, write_keys
@@ -56,7 +56,9 @@ def new(
         content = validated(KeyFile, {"keys": {**content.keys, name: entry}}, "")
         write_keys(file, content)
         out_console().print(key, markup=False, soft_wrap=True)
-        err_console().print(f"[dim]{name}: its hash is in {file}; the key is not stored and not shown again[/]")
+        err_console().print(
+            f"[dim]{name}: its hash is in {plain(str(file))}; the key is not stored and not shown again[/]"
+        )
 
 
 @app.command("list")
@@ -67,7 +69,7 @@ def show(file: File = DEFAULT_FILE) -> None:
         for column in ("key", "made", "limits of its own"):
             table.add_column(column, overflow="fold")
         for name, entry in read_keys(file).keys.items():
-            table.add_row(name, str(entry.created or "-"), _limits(entry))
+            table.add_row(name, str(entry.created or "-"), plain(_limits(entry)))
         out_console().print(table)
 
 

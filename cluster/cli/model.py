@@ -28,7 +28,7 @@ def fetch(
     with friendly_errors():
         with progress(err_console(), "Fetching the model") as report:
             path = fetch_demo_model(folder, report)
-        out_console().print(str(path), soft_wrap=True)
+        out_console().print(str(path), markup=False, soft_wrap=True)
 
 
 @app.command("tiny")
@@ -41,7 +41,7 @@ def tiny(
     with friendly_errors():
         target = build_tiny_model(folder / "tiny")
         draft = build_tiny_draft(folder / "tiny-draft", target)
-        out_console().print(f"{target}\n{draft}", soft_wrap=True)
+        out_console().print(f"{target}\n{draft}", markup=False, soft_wrap=True)
 
 
 @app.command("export")
@@ -55,4 +55,4 @@ def export(
 
     with friendly_errors():
         export_draft(draft, folder, base)
-        out_console().print(str(folder), soft_wrap=True)
+        out_console().print(str(folder), markup=False, soft_wrap=True)

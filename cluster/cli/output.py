@@ -25,6 +25,7 @@ from workers.core.errors import (
     OutriderError,
     RefusedError,
 )
+from workers.core.shown import printable
 
 __all__ = [
     "BAD_INPUT",
@@ -34,9 +35,12 @@ __all__ = [
     "fail",
     "friendly_errors",
     "out_console",
+    "plain",
     "progress",
 ]
 
+MAX_LINE = 2500  # characters of what is printed of one line of a message
+MAX_LINES = 60
 FAILURE = 1
 BAD_INPUT = 2
 _BAD_INPUT_ERRORS = (
@@ -62,9 +66,18 @@ def err_console() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+def plain(text: str) -> str:
+    """Others' text for a console that reads markup: printable, bounded, and taken as it is."""
+    return escape(printable(text, MAX_LINE))
+
+
 def fail(message: str, code: int) -> typer.Exit:
-    """Print the message and return the exit to raise."""
-    err_console().print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    """Print the message, printable and of bounded length, and return the exit to raise."""
+    lines = [printable(line, MAX_LINE) for line in message.split("\n")]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[:MAX_LINES], f"... and {len(lines) - MAX_LINES} more"]
+    text = escape("\n".join(lines))
+    err_console().print(f"[bold red]error:[/] {text}", soft_wrap=True)
     return typer.Exit(code)
 
 

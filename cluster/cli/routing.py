@@ -8,8 +8,9 @@ import typer
 from outrider import RoutingDecision
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+
+from cluster.cli.output import plain
 
 __all__ = ["show_routing"]
 
@@ -25,7 +26,7 @@ def show_routing(console: Console, decisions: Sequence[RoutingDecision], *, as_j
 def _table(decision: RoutingDecision) -> Table:
     """Candidates best first; those that were chosen are marked."""
     table = Table(
-        title=escape(
+        title=plain(
             f"answer {decision.index}: {decision.pool} by {decision.policy}, {decision.num_replicas} replicas, "
             f"{decision.prompt_tokens} prompt tokens, {decision.decision_ms:.2f} ms"
         ),
@@ -36,9 +37,9 @@ def _table(decision: RoutingDecision) -> Table:
     )
     terms = list(decision.candidates[0].terms) if decision.candidates else []
     for name in ("", "replica", "cached tokens", *terms, "cost"):
-        table.add_column(escape(name), overflow="fold", justify="left" if name in ("", "replica") else "right")
+        table.add_column(plain(name), overflow="fold", justify="left" if name in ("", "replica") else "right")
     for place, one in enumerate(decision.candidates):
         numbers = [f"{one.terms[name]:.1f}" for name in terms]
         chosen = "*" if place < decision.num_chosen else ""
-        table.add_row(chosen, escape(one.replica_id), str(one.cached_tokens), *numbers, f"{one.cost:.1f}")
+        table.add_row(chosen, plain(one.replica_id), str(one.cached_tokens), *numbers, f"{one.cost:.1f}")
     return table

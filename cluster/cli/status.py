@@ -12,7 +12,7 @@ from rich.table import Table
 
 from cluster.cli.connection import ApiKeyFile, CaFile, Tls, connect
 from cluster.cli.generate import DEFAULT_TARGET
-from cluster.cli.output import friendly_errors, out_console
+from cluster.cli.output import friendly_errors, out_console, plain
 from cluster.cli.routing import show_routing
 from cluster.cli.text import check_text
 
@@ -53,12 +53,12 @@ def show(console: Console, model: ModelInfo, server: ServerInfo) -> None:
 
 
 def model_table(model: ModelInfo) -> Table:
-    table = Table(title=model.model, show_header=False, title_justify="left")
+    table = Table(title=plain(model.model), show_header=False, title_justify="left")
     table.add_column()
     table.add_column(overflow="fold")  # a fingerprint is of use only whole
-    table.add_row("fingerprint", model.model_fingerprint)
-    table.add_row("tokenizer", model.tokenizer_hash)
-    table.add_row("context", f"{model.context_length} tokens, vocabulary {model.vocab_size}, {model.dtype}")
+    table.add_row("fingerprint", plain(model.model_fingerprint))
+    table.add_row("tokenizer", plain(model.tokenizer_hash))
+    table.add_row("context", f"{model.context_length} tokens, vocabulary {model.vocab_size}, {plain(model.dtype)}")
     table.add_row("trees", f"depth {model.max_depth}, width {model.max_width}, nodes {model.max_nodes}")
     rules = ", ".join(f"{rule} (default)" if rule == model.default_rule else str(rule) for rule in model.allowed_rules)
     table.add_row("rules", rules)
@@ -69,7 +69,7 @@ def replica_table(server: ServerInfo) -> Table:
     """Addresses and pools keep their width, so that an address can be copied; the other columns give way."""
     replicas = sorted(server.replicas, key=lambda one: (one.role != "verifier", one.replica_id))
     table = Table(
-        title=f"Replicas (server {server.version})",
+        title=f"Replicas (server {plain(server.version)})",
         title_justify="left",
         box=SIMPLE_HEAD,
         show_edge=False,
@@ -83,5 +83,5 @@ def replica_table(server: ServerInfo) -> Table:
     for one in replicas:
         requests = f"{one.running_requests} / {one.waiting_requests}"
         blocks = f"{one.free_kv_blocks} / {one.total_kv_blocks}" if one.total_kv_blocks else "-"
-        table.add_row(one.role, one.replica_id, one.address, one.model, requests, blocks)
+        table.add_row(plain(one.role), plain(one.replica_id), plain(one.address), plain(one.model), requests, blocks)
     return table

@@ -50,7 +50,7 @@ def data(config: Config) -> None:
                 settings,
                 lambda done, wanted, tokens: bar.update(task, completed=done, total=wanted, note=f"{tokens} tokens"),
             )
-        out_console().print(str(settings.output), soft_wrap=True)
+        out_console().print(str(settings.output), markup=False, soft_wrap=True)
 
 
 @app.command("draft")
@@ -103,12 +103,12 @@ def small_model(folder: Annotated[Path, typer.Argument(help="Folder that receive
     from workers.training.small_model import write_small_model
 
     with friendly_errors():
-        out_console().print(str(write_small_model(folder)), soft_wrap=True)
+        out_console().print(str(write_small_model(folder)), markup=False, soft_wrap=True)
 
 
 def report(output: Path, metrics: dict[str, float]) -> None:
     """The last validation metrics, and where the result lies."""
     console = err_console()
     for name, value in sorted(metrics.items()):
-        console.print(f"validation {name}: {value:.4f}")
-    out_console().print(str(output), soft_wrap=True)
+        console.print(f"validation {name}: {value:.4f}", markup=False)
+    out_console().print(str(output), markup=False, soft_wrap=True)

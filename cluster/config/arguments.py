@@ -6,8 +6,9 @@ from pydantic import Field, model_validator
 
 from cluster.config.autoscaling import AutoscalingSettings
 from cluster.config.gateway import GatewayConfig
-from cluster.config.pools import DrafterPool, Settings, VerifierPool
+from cluster.config.pools import DrafterPool, VerifierPool
 from workers.core.config import RpcConfig
+from workers.core.settings import Settings
 
 __all__ = ["OutriderArgs"]
 

@@ -82,10 +82,10 @@ PERCENT = "Largest step in percent of the replicas that are wanted now"
 class StepLimits(Settings):
     """One direction of change."""
 
-    window_s: float
-    period_s: float
-    max_replicas: int
-    max_percent: float
+    window_s: float = Field(ge=0.0, le=86_400.0, description=WINDOW)
+    period_s: float = Field(ge=0.0, le=86_400.0, description=PERIOD)
+    max_replicas: int = Field(ge=1, le=10_000, description=REPLICAS)
+    max_percent: float = Field(ge=0.0, le=1000.0, description=PERCENT)
 
 
 class UpLimits(StepLimits):

@@ -2,15 +2,18 @@
 
 import difflib
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar, get_args
+from itertools import islice
+from typing import TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from workers.core.errors import ConfigurationError
+from workers.core.shown import MAX_SHOWN, printable, shown
 
-__all__ = ["explain", "unknown_key", "validated"]
+__all__ = ["MAX_FINDINGS", "explain", "unknown_key", "validated"]
 
-MAX_SHOWN = 120  # characters of a bad value
+MAX_FINDINGS = 50
+MAX_LINE = 2000  # characters of one; lists of what is allowed are long
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -20,24 +23,27 @@ def validated(model: type[Model], values: object, where: str) -> Model:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise ConfigurationError(explain(error, model, where.split("."))) from None
+        raise ConfigurationError(explain(error, model, where.split(".") if where else ())) from None
 
 
 def explain(error: ValidationError, model: type[BaseModel], prefix: Sequence[str] = ()) -> str:
-    """One line for each finding."""
-    return "\n".join(_lines(error, model, prefix))
+    """One line for each finding, up to a number of them."""
+    lines = [printable(line, MAX_LINE) for line in islice(_lines(error, model, prefix), MAX_FINDINGS)]
+    if error.error_count() > len(lines):
+        lines.append(f"... and {error.error_count() - len(lines)} more")
+    return "\n".join(lines)
 
 
 def unknown_key(key: str, allowed: Sequence[str]) -> str:
     """For a key that is not known: what is, and what was probably meant."""
-    close = difflib.get_close_matches(key, allowed, n=1)
+    close = difflib.get_close_matches(key[:MAX_SHOWN], allowed, n=1)
     meant = f" (did you mean {close[0]}?)" if close else ""
     return f"unknown key{meant}; allowed: {', '.join(sorted(allowed))}" if allowed else "unknown key"
 
 
 def _lines(error: ValidationError, model: type[BaseModel], prefix: Sequence[str]) -> Iterator[str]:
     for problem in error.errors(include_url=False):
-        path = ".".join([*prefix, *(str(part) for part in problem["loc"])])
+        path = ".".join([*prefix, *(printable(str(part)) for part in problem["loc"])])
         where = f"{path}: " if path else ""
         if problem["type"] == "extra_forbidden":
             owner = _model_at(model, problem["loc"][:-1])
@@ -46,7 +52,7 @@ def _lines(error: ValidationError, model: type[BaseModel], prefix: Sequence[str]
         elif problem["type"] in ("value_error", "missing"):
             yield f"{where}{problem['msg'].removeprefix('Value error, ')}"
         else:
-            yield f"{where}{problem['msg']} (got {_shown(problem['input'])})"
+            yield f"{where}{problem['msg']} (got {shown(problem['input'])})"
 
 
 def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:
@@ -61,8 +67,3 @@ def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseMod
             return None
         model = inner
     return model
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."

@@ -5,6 +5,7 @@ from pydantic import Field
 from cluster.config.pools import Pool
 from cluster.config.routing import RoutingConfig
 from cluster.config.tenancy import TenancyConfig
+from workers.core.config import MAX_TOKENS
 
 __all__ = ["GatewayConfig"]
 
@@ -17,7 +18,10 @@ class GatewayConfig(Pool):
     )
     max_request_bytes: int = Field(4 * 2**20, ge=1024, le=64 * 2**20, description="Largest request message")
     max_output_tokens: int | None = Field(
-        None, ge=1, description="Upper bound of max_tokens, and its default; None = what the context has room for"
+        None,
+        ge=1,
+        le=MAX_TOKENS,
+        description="Upper bound of max_tokens, and its default; None = what the context has room for",
     )
     max_answers: int = Field(16, ge=1, le=16, description="Upper bound of a request's n")
     max_attempts: int = Field(

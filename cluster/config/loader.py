@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from cluster.config.arguments import OutriderArgs
-from cluster.config.explain import explain, unknown_key
+from cluster.config.explain import MAX_FINDINGS, explain, unknown_key
+from cluster.config.serve_part import serve_problems
+from cluster.config.text_file import name_of
 from cluster.config.yaml_file import read_mapping
 from workers.core.errors import ConfigurationError
+from workers.core.shown import printable
 
 if TYPE_CHECKING:
     from ray.serve.schema import ServeDeploySchema
@@ -47,6 +50,9 @@ def load_config(path: Path | str) -> Config:
         index, application = our_application(document)
     except ConfigurationError as error:
         raise _wrong(path, str(error)) from None
+    problems = list(serve_problems(document, index))
+    if problems:
+        raise _wrong(path, "\n".join(problems[:MAX_FINDINGS]))
     if "route_prefix" in application and application["route_prefix"] is None:
         raise _wrong(path, f"applications.{index}.route_prefix: null would hide the application from gRPC; use /")
     grpc_options = document.setdefault("grpc_options", {})
@@ -54,7 +60,8 @@ def load_config(path: Path | str) -> Config:
         grpc_options.setdefault("enable_reflection", False)  # Serve's default tells strangers what is served
     prefix = ("applications", str(index), "args")
     try:
-        args = OutriderArgs.model_validate(application.get("args") or {})
+        given = application.get("args")
+        args = OutriderArgs.model_validate({} if given is None else given)
     except ValidationError as error:
         raise _wrong(path, explain(error, OutriderArgs, prefix)) from None
     problem = autoscaling_problem(args, application.get("autoscaling_policy"))
@@ -64,6 +71,9 @@ def load_config(path: Path | str) -> Config:
         serve_config = ServeDeploySchema.model_validate(document)
     except ValidationError as error:
         raise _wrong(path, explain(error, ServeDeploySchema)) from None
+    except Exception as error:  # it imports what deployments name
+        problem = printable(f"{type(error).__name__}: {error}")
+        raise _wrong(path, f"applications: Serve cannot take this configuration ({problem})") from error
     return Config(path, str(application.get("name", "default")), args, serve_config)
 
 
@@ -110,7 +120,9 @@ def _check_keys(value: object, model: type[BaseModel], path: Path, where: tuple[
     for key, inner in value.items():
         field = model.model_fields.get(str(key))
         if field is None:
-            raise _wrong(path, f"{'.'.join([*where, str(key)])}: {unknown_key(str(key), list(model.model_fields))}")
+            raise _wrong(
+                path, f"{'.'.join([*where, printable(str(key))])}: {unknown_key(str(key), list(model.model_fields))}"
+            )
         kinds = (field.annotation, *getattr(field.annotation, "__args__", ()))
         nested = next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
         if nested is None:
@@ -121,4 +133,4 @@ def _check_keys(value: object, model: type[BaseModel], path: Path, where: tuple[
 
 
 def _wrong(path: Path, message: str) -> ConfigurationError:
-    return ConfigurationError("\n".join(f"{path}: {line}" for line in message.splitlines()))
+    return ConfigurationError("\n".join(f"{name_of(path)}: {line}" for line in message.splitlines()))

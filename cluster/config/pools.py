@@ -3,22 +3,19 @@
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from cluster.config.autoscaling import PoolAutoscaling
 from workers.core.config import DrafterConfig, ModelConfig, VerifierConfig
 from workers.core.errors import ConfigurationError
+from workers.core.settings import Settings
 from workers.core.shards import check_size, sizes_in_folder
 
-__all__ = ["ActorOptions", "DrafterPool", "Pool", "Settings", "VerifierPool"]
+__all__ = ["ActorOptions", "DrafterPool", "Pool", "VerifierPool"]
 
-Amount = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+Amount = Annotated[float, Field(gt=0.0, le=2.0**53)]  # Ray counts in floats
 
-
-class Settings(BaseModel):
-    """Base of all settings here: frozen, unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+RESERVED = ("CPU", "GPU", "memory", "object_store_memory")
 
 
 class ActorOptions(Settings):
@@ -29,10 +26,18 @@ class ActorOptions(Settings):
 
     num_cpus: float = Field(1.0, ge=0.0, le=4096.0, description="CPUs that Ray reserves; fractions are allowed")
     num_gpus: float = Field(0.0, ge=0.0, le=64.0, description="GPUs that Ray reserves; fractions are allowed")
-    memory: int | None = Field(None, ge=2**20, description="Bytes that Ray reserves")
+    memory: int | None = Field(None, ge=2**20, le=2**53, description="Bytes that Ray reserves")
     resources: dict[str, Amount] = Field(default_factory=dict, description="Custom resources")
     label_selector: dict[str, str] = Field(default_factory=dict, description="Labels that the node must have")
     runtime_env: dict[str, Any] = Field(default_factory=dict, description="Environment of the replica's process")
+
+    @field_validator("resources")
+    @classmethod
+    def _own_names(cls, value: dict[str, float]) -> dict[str, float]:
+        taken = sorted(set(value) & set(RESERVED))
+        if taken:
+            raise ValueError(f"{taken[0]} has a setting of its own beside `resources`: num_cpus, num_gpus or memory")
+        return value
 
     def for_serve(self) -> dict[str, Any]:
         """As `ray_actor_options`, without what is not set."""

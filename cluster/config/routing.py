@@ -4,7 +4,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from cluster.config.pools import Settings
+from workers.core.settings import Settings
 
 __all__ = ["KvAwareConfig", "PoolRouting", "RoutingConfig"]
 

@@ -2,8 +2,9 @@
 
 from pydantic import Field
 
-from cluster.config.pools import Settings
+from workers.core.config import MAX_TOKENS
 from workers.core.request import PRIORITY_RANGE
+from workers.core.settings import Settings
 
 __all__ = ["KeyLimits", "TenancyConfig"]
 
@@ -18,7 +19,9 @@ class KeyLimits(Settings):
     burst_tokens: int | None = Field(
         None, ge=1, le=10**9, description="Tokens that can be saved up; None = those of one minute"
     )
-    max_output_tokens: int | None = Field(None, ge=1, description="Upper bound of max_tokens, and its default")
+    max_output_tokens: int | None = Field(
+        None, ge=1, le=MAX_TOKENS, description="Upper bound of max_tokens, and its default"
+    )
     most_urgent_priority: int = Field(
         0, ge=PRIORITY_RANGE[0], le=PRIORITY_RANGE[1], description="Smallest number that `priority` may have"
     )

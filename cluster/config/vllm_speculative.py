@@ -11,6 +11,7 @@ from cluster.config.explain import unknown_key, validated
 from workers.core.config import DrafterConfig, ModelConfig, NgramConfig, SpeculationConfig, VerifierConfig
 from workers.core.errors import ConfigurationError
 from workers.core.sampling_params import VerificationRule
+from workers.core.shown import printable, shown
 
 __all__ = ["Conversion", "from_vllm", "target_settings", "to_vllm"]
 
@@ -76,7 +77,7 @@ def from_vllm(given: Mapping[str, Any]) -> Conversion:
         if key in _ONLY_VLLM and value != _ONLY_VLLM[key][0]:
             lost.append(f"{key}: {_ONLY_VLLM[key][1]}")
         elif key not in _ONLY_VLLM and key not in _BOTH:
-            raise ConfigurationError(f"{key}: {unknown_key(str(key), (*_BOTH, *_ONLY_VLLM))}")
+            raise ConfigurationError(f"{printable(str(key))}: {unknown_key(str(key), (*_BOTH, *_ONLY_VLLM))}")
     method = _method(given, lost)
     target: Json = {"method": method, **_limits(given, method, lost)}
     result: Json = {"target": {"config": target}}
@@ -139,7 +140,7 @@ def _method(given: Mapping[str, Any], lost: list[str]) -> str:
         lost.append("method ngram_gpu: lookup runs on the CPU")
         return "ngram"
     if method not in METHODS:
-        raise ConfigurationError(f"method {method!r} has no counterpart; these have: {', '.join(METHODS)}")
+        raise ConfigurationError(f"method {shown(method)} has no counterpart; these have: {', '.join(METHODS)}")
     return str(method)
 
 
@@ -148,14 +149,15 @@ def _limits(given: Mapping[str, Any], method: str, lost: list[str]) -> Json:
     depth = given.get("num_speculative_tokens")
     if depth is not None:
         highest = 64
-        if not isinstance(depth, int) or not 1 <= depth <= highest:
-            raise ConfigurationError(f"num_speculative_tokens: {depth!r} is not between 1 and {highest}")
+        if isinstance(depth, bool) or not isinstance(depth, int) or not 1 <= depth <= highest:
+            raise ConfigurationError(f"num_speculative_tokens: {shown(depth)} is not between 1 and {highest}")
         speculation |= {"max_depth": depth, "max_nodes": max(depth, SpeculationConfig().max_nodes)}
     rule = given.get("rejection_sample_method")
     if rule == "standard":
         speculation["default_rule"] = VerificationRule.REJECTION.value
     elif rule is not None:
-        lost.append(f"rejection_sample_method {rule}: the rules here are coupled (default), rejection and typical")
+        name = printable(str(rule))
+        lost.append(f"rejection_sample_method {name}: the rules here are coupled (default), rejection and typical")
     if method != "ngram" and given.get("draft_sample_method") == "greedy":
         lost.append("draft_sample_method greedy: drafts follow the request's temperature, with its own noise or drawn")
     return {"speculation": speculation} if speculation else {}

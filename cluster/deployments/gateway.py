@@ -21,6 +21,7 @@ from cluster.router.directory import MembershipDirectory
 from cluster.router.membership import MEMBERSHIP
 from workers.core.config import RpcConfig
 from workers.core.errors import ConfigurationError, NotFoundError
+from workers.core.shown import shown
 from workers.rpc.channels import RpcOptions
 from workers.rpc.tracing import tracer_of
 from workers.text.tokenizer import Tokenizer
@@ -97,7 +98,8 @@ class Gateway(GrpcIngress):
         decisions = [pb.RoutingDecision.FromString(one) for answer in answers for one in answer]
         if not decisions:
             raise NotFoundError(
-                f"nothing is known of the routing of request {message.request_id!r}: it is unknown, or too long ago"
+                f"nothing is known of the routing of request {shown(message.request_id)}: "
+                "it is unknown, or too long ago"
             )
         return pb.ExplainRoutingResponse(decisions=decisions)
 

@@ -11,6 +11,7 @@ from cluster.gateway.model_info import ModelInfo
 from workers.core.errors import ContextLengthError, InvalidRequestError, NotFoundError, RefusedError
 from workers.core.request import TenantShare
 from workers.core.sampling_params import SamplingParams, SpeculationParams
+from workers.core.shown import shown
 from workers.rpc import convert
 
 __all__ = ["AdmittedRequest", "ResumePoint", "admit", "check_message", "check_model"]
@@ -64,7 +65,7 @@ def check_message(
 def check_model(name: str, model: ModelInfo) -> None:
     """`NotFoundError` for any model but the served one."""
     if name not in ("", model.name):
-        raise NotFoundError(f"model {name!r} is not served here; the served model is {model.name!r}")
+        raise NotFoundError(f"model {shown(name)} is not served here; the served model is {model.name!r}")
 
 
 def admit(

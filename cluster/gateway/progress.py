@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from cluster.gateway.admission import AdmittedRequest, ResumePoint
 from workers.core.errors import InvalidRequestError
 from workers.core.request import FinishReason
+from workers.core.shown import shown
 from workers.text.output_text import OutputText
 from workers.text.tokenizer import Tokenizer
 
@@ -78,7 +79,8 @@ def _check_point(point: ResumePoint, text: OutputText, index: int) -> None:
     where = f"resume (answer {index})"
     if step.tokens_used < len(point.token_ids):
         raise InvalidRequestError(
-            f"{where}: the answer ended with {step.stopped!r} at token {step.tokens_used} of {len(point.token_ids)}"
+            f"{where}: the answer ended with {shown(step.stopped)} at token {step.tokens_used} of "
+            f"{len(point.token_ids)}"
         )
     if point.text_length > length:
         raise InvalidRequestError(

@@ -18,10 +18,10 @@ import yaml
 from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from cluster.config.explain import explain
-from cluster.config.pools import Settings
 from cluster.config.tenancy import KeyLimits
 from cluster.config.yaml_file import parse_mapping
 from workers.core.errors import ConfigurationError
+from workers.core.settings import Settings
 
 __all__ = ["KeyEntry", "KeyFile", "read_keys", "write_keys"]
 

@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from tests.k8s.chart import CHART, VALUES, merged, render, render_or_error, run_helm
-from tests.k8s.kustomize import OVERLAYS
+from tests.k8s.kustomize import BASE, OVERLAYS
 from tests.k8s.manifests import changed, paths
 
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 README = (CHART / "README.md").read_text()
+SERVE = (BASE / "serve.yaml").read_text()
 FREE = ("nodeSelector",)  # whose keys are the user's own
 ON = {
     name: {"enabled": True}
@@ -78,7 +79,7 @@ def test_commands_and_links_of_the_readme() -> None:
 SPECIAL: dict[str, tuple[Any, str]] = {
     "images.cuda.digest": ("sha256:" + "c" * 64, "@sha256:" + "c" * 64),
     "images.redis.digest": ("sha256:" + "d" * 64, "@sha256:" + "d" * 64),
-    "serveConfig": ("applications: []  # marked", "# marked"),
+    "serveConfig": (SERVE + "# marked\n", "# marked"),
     "models.sources": (["a/marked-model"], "a/marked-model"),
     "models.accessModes": (["ReadWriteOnce"], "ReadWriteOnce"),
     "networkPolicy.operatorNamespaces": (["marked-operators"], "marked-operators"),

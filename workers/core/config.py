@@ -1,16 +1,18 @@
 """Settings of the engines. One frozen model per component; unknown keys are refused."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from workers.core.proposal import TreeBudget
 from workers.core.sampling_params import VerificationRule
 from workers.core.settings import Settings
 
 __all__ = [
+    "MAX_TOKENS",
     "DrafterConfig",
     "KvCacheConfig",
+    "Layer",
     "LayerSkipConfig",
     "MedusaConfig",
     "ModelConfig",
@@ -23,6 +25,9 @@ __all__ = [
 ]
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+Layer = Annotated[int, Field(ge=0, le=10_000)]
+MAX_TOKENS = 2**31 - 1
+"""More than any context, answer or cache has; token counts travel as 32 bits."""
 
 
 class ModelConfig(Settings):
@@ -30,16 +35,18 @@ class ModelConfig(Settings):
 
     model: str = Field(description="Hub id, local folder, GGUF file or draft checkpoint", min_length=1)
     dtype: Dtype = Field("auto", description="auto = the fastest exact choice for the device")
-    device: str = Field("cpu", description="cpu, cuda or cuda:N")
+    device: str = Field("cpu", description="cpu, cuda or cuda:N", pattern=r"^(cpu|cuda(:\d{1,3})?)$")
     base: str | None = Field(
-        None, description="For a draft checkpoint: the target that its layers belong to; None = as it was trained"
+        None,
+        description="For a draft checkpoint: the target that its layers belong to; None = as it was trained",
+        min_length=1,
     )
-    layers: tuple[int, ...] | None = Field(
+    layers: tuple[Layer, ...] | None = Field(
         None,
         description="Keep only these decoder layers (0-based, ascending): a draft made from a target",
         min_length=1,
     )
-    max_context_length: int | None = Field(None, ge=16, description="None = the model's own")
+    max_context_length: int | None = Field(None, ge=16, le=MAX_TOKENS, description="None = the model's own")
     num_threads: int | None = Field(
         None, ge=1, le=1024, description="CPU threads of each process; None = all cores, shared"
     )
@@ -68,7 +75,7 @@ class KvCacheConfig(Settings):
     """The paged K/V pool. Its memory is allocated once, at start."""
 
     block_size: int = Field(16, ge=1, le=256, description="Tokens per block")
-    num_blocks: int = Field(2048, ge=2, description="Blocks in the pool")
+    num_blocks: int = Field(2048, ge=2, le=MAX_TOKENS, description="Blocks in the pool")
     prefix_caching: bool = True
 
     @property
@@ -142,7 +149,9 @@ class NgramConfig(Settings):
 class LayerSkipConfig(Settings):
     """Drafting with the first layers of a target that was trained for it (`outrider train layerskip`)."""
 
-    exit_layer: int = Field(ge=1, description="E: layers 1 to E and the LM head draft; below the target's layers")
+    exit_layer: int = Field(
+        ge=1, le=10_000, description="E: layers 1 to E and the LM head draft; below the target's layers"
+    )
     min_survival: float = Field(
         0.1,
         gt=0.0,
@@ -184,6 +193,13 @@ class TracingConfig(Settings):
         description="A `traceparent` from a client continues its trace, and decides whether it is recorded; only for "
         "clients that may decide that",
     )
+
+    @field_validator("endpoint")
+    @classmethod
+    def _has_a_port(cls, value: str) -> str:
+        if not 1 <= int(value.rpartition(":")[2]) <= 65535:
+            raise ValueError("the port of host:port lies between 1 and 65535")
+        return value
 
 
 class RpcConfig(Settings):

@@ -6,6 +6,7 @@ from typing import Annotated, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from workers.core.errors import InvalidRequestError
+from workers.core.shown import printable, shown
 
 __all__ = ["SamplingParams", "SpeculationMode", "SpeculationParams", "VerificationRule", "validated"]
 
@@ -105,7 +106,7 @@ def validated(kind: type[P], values: dict[str, object]) -> P:
         return kind(**values)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in problem["loc"]) or kind.__name__
+        where = printable(".".join(str(part) for part in problem["loc"])) or kind.__name__
         message = problem["msg"].removeprefix("Value error, ")
-        got = f" (got {problem['input']!r})" if problem["loc"] else ""
-        raise InvalidRequestError(f"{where}: {message}{got[:200]}") from None
+        got = f" (got {shown(problem['input'])})" if problem["loc"] else ""
+        raise InvalidRequestError(f"{where}: {message}{got}") from None

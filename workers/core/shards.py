@@ -39,5 +39,5 @@ def sizes_in_folder(folder: Path) -> Sizes | None:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         heads, kv_heads = config["num_attention_heads"], config.get("num_key_value_heads")
         return model_sizes(int(heads), kv_heads and int(kv_heads), config.get("intermediate_size"))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None

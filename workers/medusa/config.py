@@ -7,15 +7,19 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from workers.core.errors import ConfigurationError
+from workers.core.shown import shown
 from workers.medusa.tree import Choice, check_tree
 
 __all__ = ["HeadsConfig", "Origin"]
 
 FILE = "config.json"
+MAX_SIZE = 2**31 - 1
 
 
 class _Read(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")  # other programs write keys of their own
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", allow_inf_nan=False
+    )  # other programs write keys of their own
 
 
 class Origin(_Read):
@@ -40,12 +44,14 @@ class HeadsConfig(_Read):
 
     num_heads: int = Field(ge=1, le=64)
     num_hidden_layers: int = Field(1, ge=1, le=64, description="Residual blocks of each head")
-    hidden_size: int | None = Field(None, ge=1)
-    vocab_size: int | None = Field(None, ge=1)
-    truncated_vocab_size: int | None = Field(None, ge=1, description="Tokens that heads can propose; None = all")
+    hidden_size: int | None = Field(None, ge=1, le=MAX_SIZE)
+    vocab_size: int | None = Field(None, ge=1, le=MAX_SIZE)
+    truncated_vocab_size: int | None = Field(
+        None, ge=1, le=MAX_SIZE, description="Tokens that heads can propose; None = all"
+    )
     original_lm_head: bool = Field(False, description="All heads share the target's LM head")
     medusa_fc_bias: bool = False
-    logit_scale: float = 1.0
+    logit_scale: float = Field(1.0, ge=-1e6, le=1e6)
     outrider: Origin = Origin()
 
     @staticmethod
@@ -54,11 +60,13 @@ class HeadsConfig(_Read):
         path = folder / FILE
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ConfigurationError(f"Medusa heads {str(folder)!r}: {FILE} cannot be read ({error})") from None
         kind = values.get("model_type", "medusa") if isinstance(values, dict) else None
         if kind != "medusa":
-            raise ConfigurationError(f"{str(folder)!r} holds no Medusa heads: its model_type is {kind!r}, not 'medusa'")
+            raise ConfigurationError(
+                f"{str(folder)!r} holds no Medusa heads: its model_type is {shown(kind)}, not 'medusa'"
+            )
         try:
             return HeadsConfig.model_validate(_with_plain_names(values))
         except ValidationError as error:

@@ -28,6 +28,7 @@ from workers.core.errors import (
     UnavailableError,
 )
 from workers.core.private_log import log_failure
+from workers.core.shown import printable
 
 __all__ = [
     "ERROR_METADATA_KEY",
@@ -97,11 +98,18 @@ def to_status(error: BaseException) -> tuple[grpc.StatusCode, str]:
     """Status code and details (`ErrorName: message`); logs the traceback of exceptions that are not ours."""
     kind = _kind_of(error)
     if kind is not None:
-        return code_of(error), f"{kind.__name__}: {error}"[:MAX_DETAILS_LENGTH]
+        return code_of(error), _fitting(f"{kind.__name__}: {error}")
     if isinstance(error, DecodeError):
         return code_of(error), f"{InvalidRequestError.__name__}: the message cannot be parsed"
     log_failure(_log, "unexpected error while serving a call", error)
     return code_of(error), f"{InternalError.__name__}: internal error"
+
+
+def _fitting(message: str) -> str:
+    """Lines that a trailer can carry: printable, and short in its bytes, of which gRPC writes three for each that is
+    not ASCII. The end stays, where the hint when to come back stands."""
+    most = MAX_DETAILS_LENGTH if message.isascii() else MAX_DETAILS_LENGTH // 4
+    return printable(message, most, keep="\n")
 
 
 def _kind_of(error: BaseException) -> type | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from outrider.v1 import draft_pb2 as pb
 
 from workers.core.errors import IncompatibleError
+from workers.core.shown import shown
 
 __all__ = [
     "PROTOCOL_VERSION",
@@ -110,13 +111,13 @@ def check_welcome(verifier: VerifierIdentity, drafter: DrafterIdentity) -> None:
     """Raise `IncompatibleError` unless `drafter` can draft for this verifier."""
     _check_tokenizers(drafter, verifier)
     if drafter.max_sessions < 1:
-        raise IncompatibleError(f"drafter {drafter.drafter_id!r} offers no sessions (max_sessions is 0)")
+        raise IncompatibleError(f"drafter {shown(drafter.drafter_id)} offers no sessions (max_sessions is 0)")
 
 
 def _check_version(role: str, name: str, version: int) -> None:
     if version != PROTOCOL_VERSION:
         raise IncompatibleError(
-            f"{role} {name!r} speaks protocol version {version}, this side speaks {PROTOCOL_VERSION}"
+            f"{role} {shown(name)} speaks protocol version {version}, this side speaks {PROTOCOL_VERSION}"
         )
 
 
@@ -124,8 +125,9 @@ def _check_tokenizers(drafter: DrafterIdentity, verifier: VerifierIdentity) -> N
     """Vocabulary sizes may differ: models pad their embeddings; every token is checked on its own."""
     if drafter.tokenizer_hash != verifier.tokenizer_hash:
         raise IncompatibleError(
-            f"the tokenizers differ: target {verifier.model!r} has {verifier.tokenizer_hash!r}, "
-            f"draft {drafter.model!r} has {drafter.tokenizer_hash!r}; a draft model needs the target's tokenizer"
+            f"the tokenizers differ: target {shown(verifier.model)} has {shown(verifier.tokenizer_hash)}, "
+            f"draft {shown(drafter.model)} has {shown(drafter.tokenizer_hash)}; a draft model needs the target's "
+            "tokenizer"
         )
     if not drafter.vocab_size or not verifier.vocab_size:
         raise IncompatibleError(

@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from workers.core.errors import InvalidRequestError
+from workers.core.shown import printable
 
 __all__ = ["reject_unknown_fields"]
 
@@ -16,7 +17,7 @@ def reject_unknown_fields(message: Message) -> None:
     """Raise `InvalidRequestError` when `message` or a message inside it carries an unknown field."""
     unknown = UnknownFieldSet(message)
     if len(unknown):  # it has a length and items, but is not iterable for the type checker
-        numbers = ", ".join(str(n) for n in sorted({unknown[i].field_number for i in range(len(unknown))}))
+        numbers = printable(", ".join(str(n) for n in sorted({unknown[i].field_number for i in range(len(unknown))})))
         known = ", ".join(field.name for field in message.DESCRIPTOR.fields) or "none"
         raise InvalidRequestError(
             f"{message.DESCRIPTOR.full_name}: unknown field number {numbers}; known fields: {known}"

@@ -7,6 +7,7 @@ from jinja2 import TemplateError
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from workers.core.errors import InvalidRequestError
+from workers.core.shown import shown
 
 __all__ = ["ROLES", "ChatTemplate", "Message"]
 
@@ -48,5 +49,5 @@ def check_roles(messages: Sequence[Message]) -> None:
     for index, message in enumerate(messages):
         if message.role not in ROLES:
             raise InvalidRequestError(
-                f"chat.messages.{index}.role: {message.role!r} is not known; allowed are {', '.join(ROLES)}"
+                f"chat.messages.{index}.role: {shown(message.role)} is not known; allowed are {', '.join(ROLES)}"
             )

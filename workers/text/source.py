@@ -56,7 +56,7 @@ def read_source(model_ref: str) -> TokenizerSource:
 def _base_of(description: Path) -> str:
     try:
         return str(json.loads(description.read_text(encoding="utf-8"))["base"])
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise ConfigurationError(f"draft checkpoint: {str(description)!r} cannot be read ({error})") from None
 
 
@@ -116,7 +116,7 @@ def _json(path: Path) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not valid JSON: {error}") from error
     return value if isinstance(value, dict) else {}
 

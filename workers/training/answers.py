@@ -145,6 +145,6 @@ def _whole_lines(path: Path) -> list[_Line]:
         end += len(line) + 1
         try:
             lines.append(_Line(Answer(**json.loads(line)), end))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise ConfigurationError(f"{str(path)!r}, line {number}: not an answer ({error})") from None
     return lines

@@ -28,7 +28,7 @@ def read_data_provenance(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{str(path)!r} cannot be read: {error}") from None
     if not isinstance(found, dict) or not isinstance(found.get("config"), dict):
         raise ConfigurationError(f"{str(path)!r} is not what `outrider train data` writes")

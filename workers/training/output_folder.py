@@ -41,6 +41,6 @@ def _may_be_replaced(output: Path) -> bool:
         return True
     try:
         origin = json.loads((output / "provenance.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(origin, dict) and {"config", "data", "metrics"} <= origin.keys()

@@ -102,7 +102,7 @@ def _joined(folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
         first = json.loads(path.read_text(encoding="utf-8"))
         changed = [_hashes(data) for data in first["data"]] != [_hashes(data) for data in origin["data"]]
         resumed = [*first["resumed"], again]
-    except (ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise ConfigurationError(f"{str(path)!r} cannot be read ({error}): delete {str(folder)!r}") from None
     if changed:
         raise ConfigurationError(

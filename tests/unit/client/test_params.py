@@ -38,6 +38,36 @@ def test_a_sampling_parameter_of_the_wrong_type_is_named(field: str, value: obje
     assert caught.value.message.startswith(message)
 
 
+HUGE = 10**5000  # longer than Python writes numbers
+
+
+@pytest.mark.parametrize("field", ["temperature", "top_k", "seed", "n", "presence_penalty", "stop", "stop_token_ids"])
+def test_numbers_without_an_end_are_told_shortly(field: str) -> None:
+    arguments: dict[str, Any] = {field: [HUGE] if field == "stop_token_ids" else HUGE}
+    with pytest.raises(InvalidRequestError, match=f"{field}.*: expected a.*, got a number of thousands of digits"):
+        SamplingParams(**arguments)
+
+
+def test_a_number_that_is_no_float() -> None:
+    with pytest.raises(
+        InvalidRequestError, match=r"temperature: expected a number that a float can hold, got 10+\.\.\."
+    ):
+        SamplingParams(temperature=10**400)
+    with pytest.raises(InvalidRequestError, match=r"logit_bias\[3\]: expected a number that a float can hold"):
+        SamplingParams(logit_bias={3: -(10**400)})
+
+
+@pytest.mark.parametrize("role", ["x" * 10**6, "\x1b[31m\n", HUGE], ids=["long", "control", "huge"])
+def test_messages_repeat_little_of_what_they_were_given(role: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="unknown chat role") as caught:
+        ChatMessage(role, "x")
+    assert len(caught.value.message) < 250
+    assert caught.value.message.isprintable()
+    with pytest.raises(InvalidRequestError, match="a chat message is") as caught:
+        ChatMessage.of({"role": role})
+    assert len(caught.value.message) < 250
+
+
 def test_sampling_parameters_do_not_change_with_the_callers_lists() -> None:
     stop, bias = ["a"], {1: 2.0}
     params = SamplingParams(stop=stop, logit_bias=bias)

@@ -88,6 +88,14 @@ def test_status() -> None:
     assert document["model"]["model"] == "fake-model"
 
 
+def test_status_prints_names_as_they_are_and_no_control_characters() -> None:
+    with FakeServer(model="[/a]\x1b[31m[b]") as server:
+        shown = invoke("status", "--target", server.target)
+    assert shown.exit_code == 0, shown.output
+    assert "[/a]\\x1b[31m[b]" in shown.stdout
+    assert "\x1b" not in shown.output
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cluster.autoscaling.trace import read_trace
+from cluster.autoscaling.trace import MAX_RATE, read_trace
 from cluster.cli import app
+from cluster.cli import autoscale as command
+from workers.core.shown import shown
 
+ENDLESS = ("inf", "-inf", "nan", "-1", "1e308", "1" + "0" * 400)
 EXAMPLE = Path(__file__).parents[3] / "examples" / "autoscaling.yaml"
 
 
@@ -69,12 +72,25 @@ def test_without_a_draft_pool(tmp_path: Path) -> None:
         (("replay", "step", "--json", "nowhere/x.json"), "there is no folder nowhere"),
         (("synth", "sawtooth", "--out", "x.csv"), "there is no such load; allowed: diurnal, ramp, spike, step"),
         (("synth", "step", "--out", "nowhere/x.csv"), "there is no folder nowhere"),
+        (("synth", "\x1b[31m" + "x" * 9000, "--out", "x.csv"), "there is no such load; allowed"),
+        (("replay", "a\0b"), "error: a\\x00b: cannot be read: embedded null byte"),
+        (("replay", "\x1b[31m"), "error: \\x1b[31m: there is no such file"),
+        (("replay", "x" * 9000), "cannot be read: File name too long"),
+        *(
+            ((*command, option, value), f"Invalid value for '{option}'")
+            for command in (("replay", "step"), ("synth", "step", "--out", "x.csv"))
+            for option, values in (("--base", ENDLESS), ("--peak", ENDLESS), ("--duration", (*ENDLESS, "604801")))
+            for value in values
+        ),
     ],
+    ids=shown,
 )
 def test_mistakes(words: tuple[str, ...], message: str) -> None:
     result = autoscale(*words)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
+    assert all(line.isprintable() for line in result.output.splitlines())
+    assert len(result.output) < 1500
 
 
 def test_mistakes_in_files_name_the_line(tmp_path: Path) -> None:
@@ -86,3 +102,16 @@ def test_mistakes_in_files_name_the_line(tmp_path: Path) -> None:
     result = autoscale("replay", "step", "--model", tmp_path / "model.yaml")
     assert result.exit_code == 2
     assert "did you mean service_s?" in result.output
+
+
+def test_absurd_files_end_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "load.csv").write_text("time_s,requests_per_s\n0," + "1" * 200_000)
+    result = autoscale("replay", tmp_path / "load.csv")
+    assert result.exit_code == 2
+    assert result.stderr == f"error: {tmp_path}/load.csv, line 2: is not CSV: field larger than field limit (131072)\n"
+
+
+def test_the_largest_load_stands_twice_and_is_the_same_and_can_be_replayed() -> None:
+    assert command.MAX_RATE == MAX_RATE
+    result = autoscale("replay", "step", "--base", MAX_RATE, "--peak", MAX_RATE, "--duration", 120)
+    assert result.exit_code == 0, result.output

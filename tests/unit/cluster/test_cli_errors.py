@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from typer.testing import CliRunner, Result
 
 from cluster.cli.main import app
 from cluster.cli.output import friendly_errors
+from workers.core.errors import ConfigurationError
 
 Settings = dict[str, Any]
 
@@ -86,6 +88,23 @@ def test_a_file_that_gives_a_key_twice_is_refused(run: Callable[..., Result], tm
     result = run("probe {folder}/twice.yaml", {})
     assert result.exit_code == 2
     assert "the key 'prompts' is given twice" in result.stderr
+
+
+def test_messages_are_printable_and_end(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), friendly_errors():
+        raise ConfigurationError("first\n\x1b[31m\0[bold]" + "x" * 10**6 + "\n" * 10**5 + "last")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:1] == ["error: first"]
+    assert lines[1].startswith("\\x1b[31m\\x00[bold]xxx")
+    assert all(line.isprintable() and len(line) <= 2500 for line in lines)
+    assert lines[-1] == "... and 99942 more"
+
+
+@pytest.mark.parametrize("option", ["--api-key-file", "--ca"])
+def test_files_without_an_end_are_not_read_to_it(option: str) -> None:
+    result = CliRunner().invoke(app, ["status", option, "/dev/zero"])
+    assert result.exit_code == 2
+    assert result.stderr == f"error: {option}: /dev/zero is too large; at most 1048576 bytes are allowed\n"
 
 
 def test_programming_errors_keep_their_traceback() -> None:

@@ -35,6 +35,14 @@ def test_a_key_is_made_listed_and_revoked(tmp_path: Path) -> None:
     assert set(read_keys(file).keys) == {"team-b"}
 
 
+def test_a_file_may_have_brackets_in_its_name(tmp_path: Path) -> None:
+    (tmp_path / "[").mkdir()
+    file = tmp_path / "[" / "a].yaml"  # [/a] would end a style that nobody began
+    made = invoke("keys", "new", "team-a", "--file", str(file))
+    assert made.exit_code == 0, made.output
+    assert "[/a].yaml" in made.stderr.replace("\n", "")
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

@@ -92,6 +92,10 @@ def test_a_method_that_is_not_given_is_assumed_aloud() -> None:
         ({"method": "medusa", "model": 3}, r"target\.config\.medusa\.model: .*string \(got 3\)"),
         ({"method": "draft_model", "model": "d", "max_model_len": 2}, r"draft\.config\.model\.max_context_length: "),
         ({1: 2}, "1: unknown key"),
+        ({"method": "x" * 9000}, r"^method 'x+\.\.\.x+' has no counterpart"),
+        ({"method": "ngram", "num_speculative_tokens": True}, "num_speculative_tokens: True is not between 1 and 64"),
+        ({"method": "ngram", "prompt_lookup_min": True}, "prompt_lookup_min: a number is needed, not true"),
+        ({"\x1b[31m": 1}, r"^\\x1b\[31m: unknown key"),
     ],
 )
 def test_bad_input(given: dict[str, Any], message: str) -> None:

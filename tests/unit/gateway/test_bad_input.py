@@ -44,6 +44,11 @@ def _unknown_field() -> pb.GenerateRequest:
 
 CASES: dict[str, tuple[pb.GenerateRequest, type[OutriderError], str]] = {
     "unknown model": (_with(model="gpt"), NotFoundError, "model 'gpt' is not served here; the served model is 'tiny'"),
+    "a model whose name would steer a terminal": (
+        _with(model="\x1b[31m\n" + "x" * 3000),
+        NotFoundError,
+        r"^model '\\x1b\[31m\\nx+\.\.\.x+' is not served here; the served model is 'tiny'$",
+    ),
     "no prompt": (pb.GenerateRequest(), InvalidRequestError, "prompt: none is given; one of text, chat or tokens"),
     "empty text": (ask(""), InvalidRequestError, "prompt: the text is empty; at least one character is needed"),
     "empty chat": (_chat(), InvalidRequestError, "prompt: none is given|chat: the conversation is empty"),
@@ -53,6 +58,11 @@ CASES: dict[str, tuple[pb.GenerateRequest, type[OutriderError], str]] = {
         "prompt: the list of tokens is empty; at least one token is needed",
     ),
     "unknown role": (_chat("user", "robot"), InvalidRequestError, r"messages\.1\.role: 'robot' is not known; allowed"),
+    "a long role": (
+        _chat("x" * 3000),
+        InvalidRequestError,
+        r"^chat\.messages\.0\.role: 'x+\.\.\.x+' is not known; allo",
+    ),
     "foreign prompt token": (
         pb.GenerateRequest(tokens=pb.TokenIds(token_ids=[5, 512])),
         InvalidRequestError,

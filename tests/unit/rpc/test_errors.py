@@ -4,6 +4,7 @@ import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import grpc
 import pytest
@@ -16,6 +17,7 @@ from workers.core.errors import (
     ConfigurationError,
     InternalError,
     InvalidRequestError,
+    NotFoundError,
     OutriderError,
     OverloadedError,
     UnavailableError,
@@ -71,6 +73,19 @@ def test_unknown_errors_do_not_leak_and_are_logged(caplog: pytest.LogCaptureFixt
 
 def test_long_texts_are_cut() -> None:
     assert len(to_status(InvalidRequestError("x" * 100_000))[1]) == 2048
+    wide = to_status(InvalidRequestError("\U0001f600" * 100_000))[1]
+    assert len(quote(wide)) < 8192, "gRPC takes no more in trailers"
+
+
+def test_texts_cannot_steer_a_terminal() -> None:
+    assert to_status(NotFoundError("a\x1b[31m\0\u202e\nb"))[1] == "NotFoundError: a\\x1b[31m\\x00\\u202e\nb"
+
+
+def test_the_hint_stays_where_a_text_is_cut() -> None:
+    code, details = to_status(OverloadedError("x" * 100_000, retry_after_s=0.5))
+    again = from_status(code, details)
+    assert isinstance(again, OverloadedError)
+    assert again.retry_after_s == 0.5
 
 
 @pytest.mark.parametrize(

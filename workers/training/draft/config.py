@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from workers.core.config import MAX_TOKENS, Layer
 from workers.training.data_folders import DataFolders
 from workers.training.optimizer_config import OptimizerConfig
 from workers.training.run_settings import RunSettings
@@ -17,9 +18,11 @@ class DraftTrainingConfig(RunSettings):
     target: str = Field(min_length=1, description="Hub id, local folder or GGUF file")
     data: DataFolders
     output: Path = Field(description="Folder of the draft checkpoint")
-    layers: tuple[int, ...] = Field(description="Layers of the target to start from, 0-based, ascending", min_length=1)
+    layers: tuple[Layer, ...] = Field(
+        description="Layers of the target to start from, 0-based, ascending", min_length=1
+    )
     vocabulary_size: int | None = Field(
-        8192, ge=16, description="Most frequent answer tokens that the draft can propose; None = all"
+        8192, ge=16, le=MAX_TOKENS, description="Most frequent answer tokens that the draft can propose; None = all"
     )
     state_weight: float = Field(
         0.0,

@@ -31,7 +31,7 @@ class LoraConfig(Settings):
     """Low-rank updates of all linear layers, merged into the weights at the end."""
 
     rank: int = Field(16, ge=1, le=1024)
-    alpha: int = Field(32, ge=1)
+    alpha: int = Field(32, ge=1, le=1_000_000)
 
 
 class LayerSkipTrainingConfig(RunSettings):

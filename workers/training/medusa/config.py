@@ -4,9 +4,10 @@ from pathlib import Path
 
 from pydantic import Field
 
+from workers.core.config import MAX_TOKENS
 from workers.core.settings import Settings
 from workers.training.data_folders import DataFolders
-from workers.training.optimizer_config import OptimizerConfig
+from workers.training.optimizer_config import MAX_STEPS, OptimizerConfig
 from workers.training.run_settings import RunSettings
 
 __all__ = ["HeadsSettings", "Medusa2TrainingConfig", "MedusaTrainingConfig"]
@@ -19,7 +20,7 @@ class HeadsSettings(Settings):
     num_layers: int = Field(1, ge=1, le=8, description="Residual blocks of each head")
     shared_head: bool = Field(True, description="All heads use the target's LM head, which stays as it is")
     vocabulary_size: int | None = Field(
-        8192, ge=16, description="Most frequent answer tokens that heads can propose; None = all"
+        8192, ge=16, le=MAX_TOKENS, description="Most frequent answer tokens that heads can propose; None = all"
     )
     decay: float = Field(0.8, gt=0.0, le=1.0, description="Weight of each head's loss, times that of the one before")
     distribution_share: float = Field(
@@ -47,7 +48,9 @@ class Medusa2TrainingConfig(RunSettings):
     heads: HeadsSettings = HeadsSettings()
     lora_rank: int | None = Field(16, ge=1, le=1024, description="None = all weights of all layers are trained")
     backbone_learning_rate: float = Field(1e-4, gt=0.0, le=1.0, description="That of the heads is the optimizer's")
-    heads_first_steps: int = Field(100, ge=0, description="Steps at the start in which the target stays as it is")
+    heads_first_steps: int = Field(
+        100, ge=0, le=MAX_STEPS, description="Steps at the start in which the target stays as it is"
+    )
     heads_weight: float = Field(0.2, gt=0.0, le=10.0, description="Of the heads' loss beside the target's own")
     self_distillation: float = Field(
         1.0, ge=0.0, le=1.0, description="1 = the target learns to stay what it was, 0 = the tokens that it wrote"

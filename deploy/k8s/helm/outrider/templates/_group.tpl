@@ -82,7 +82,7 @@ template:
     initContainers:
       # A replica whose model is missing fails three times and stays down; so its pod waits.
       - name: wait-for-models
-        image: {{ $image }}
+        image: {{ $image | quote }}
         command: [/bin/bash, -c]
         args:
           - |
@@ -104,7 +104,7 @@ template:
           - {name: models, mountPath: /models, readOnly: true}
     containers:
       - name: ray-worker
-        image: {{ $image }}
+        image: {{ $image | quote }}
         ports:
           - {name: metrics, containerPort: 8080}
           - {name: serve, containerPort: 8000}

@@ -8,13 +8,9 @@
 {{ include "outrider.image" (ternary .root.Values.images.cuda .root.Values.images.cpu (gt (int .gpus) 0)) }}
 {{- end }}
 
-{{/* The text of the Serve config, which must be one. */}}
+{{/* The text of the Serve config. */}}
 {{- define "outrider.serveConfig" -}}
-{{- $text := .Values.serveConfig | default (.Files.Get "files/serve.yaml") }}
-{{- if not (kindIs "slice" (get (fromYaml $text) "applications")) }}
-{{- fail "serveConfig: must be the text of a Serve config, YAML with a list `applications`" }}
-{{- end }}
-{{- $text }}
+{{- .Values.serveConfig | default (.Files.Get "files/serve.yaml") }}
 {{- end }}
 
 {{/* A pod that is told to go ends its answers first: 5 s preStop, the drain, 15 s to spare. Arguments: pool; name
@@ -66,7 +62,7 @@ imagePullSecrets:
 {{- define "outrider.resources" -}}
 requests:
   cpu: {{ .cpu | quote }}
-  memory: {{ .memory }}
+  memory: {{ .memory | quote }}
   {{- if .gpus }}
   nvidia.com/gpu: {{ .gpus | toString | quote }}
   {{- end }}
@@ -74,7 +70,7 @@ limits:
   {{- if .cpuLimit }}
   cpu: {{ .cpuLimit | quote }}
   {{- end }}
-  memory: {{ .memory }}
+  memory: {{ .memory | quote }}
   {{- if .gpus }}
   nvidia.com/gpu: {{ .gpus | toString | quote }}
   {{- end }}
@@ -92,7 +88,7 @@ limits:
 {{- define "outrider.scratchVolumes" -}}
 - {name: tmp, emptyDir: {sizeLimit: 20Gi}}
 - {name: home, emptyDir: {sizeLimit: 5Gi}}
-- {name: shared-mem, emptyDir: {medium: Memory, sizeLimit: {{ . }}}}
+- {name: shared-mem, emptyDir: {medium: Memory, sizeLimit: {{ . | quote }}}}
 {{- end }}
 
 {{- define "outrider.scratchMounts" -}}
