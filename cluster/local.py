@@ -122,7 +122,8 @@ class LocalCluster:
             except Exception as error:  # Ray raises Exception itself when a node does not come up
                 ray.shutdown()
                 if attempt == START_ATTEMPTS or not self.private:
-                    raise StartError(f"Ray did not start: {last_line(str(error))}") from error
+                    what = "Ray did not start" if self.private else f"the Ray at {self._address} cannot be joined"
+                    raise StartError(f"{what}: {last_line(str(error))}") from error
                 self.log("Ray did not start in the time that it gives itself; trying again")
 
     def deploy(self, config: "ServeDeploySchema") -> None:

@@ -16,6 +16,9 @@ from workers.core.settings import Settings
 __all__ = ["ClusterModel", "Flow", "ReplayModel", "Replicas"]
 
 
+TINY = 1e-9  # of a request
+
+
 class ReplayModel(Settings):
     """What the replicas of a replay can do."""
 
@@ -92,6 +95,7 @@ class ClusterModel:
         self.now_s = 0.0
         self.running = 0.0
         self.waiting = 0.0
+        self._queue: deque[tuple[float, float]] = deque()  # who waits: since when, how many; the oldest first
         self._accepted = model.accepted_per_tree
         self._window: deque[tuple[float, Flow]] = deque()
 
@@ -113,9 +117,8 @@ class ClusterModel:
         admitted = max(0.0, min(self.waiting, seats - self.running))
         self.waiting -= admitted
         self.running += admitted
-        rate = max(finished, admitted) / dt_s
-        wait_ms = 1e3 * self.waiting / rate if rate > 0 else 0.0
-        flow = Flow(taken, finished, arrived - taken, admitted, model.prefill_ms + wait_ms)
+        self._queue.append((self.now_s, taken))
+        flow = Flow(taken, finished, arrived - taken, admitted, model.prefill_ms + 1e3 * self._waited_s(admitted))
         self._window.append((self.now_s, flow))
         while self._window[0][0] <= self.now_s - model.window_s:
             self._window.popleft()
@@ -174,6 +177,16 @@ class ClusterModel:
         if self.drafters is None or self.running == 0:
             return 1.0
         return min(1.0, self.drafters.running * self.model.requests_per_drafter / self.running)
+
+    def _waited_s(self, admitted: float) -> float:
+        """Of the last of the oldest `admitted` that waited, who are taken from the queue."""
+        since_s = self.now_s
+        while admitted > TINY and self._queue:
+            since_s, count = self._queue.popleft()
+            if count > admitted + TINY:
+                self._queue.appendleft((since_s, count - admitted))
+            admitted -= count
+        return self.now_s - since_s
 
     def _fullness(self) -> float:
         seats = self.verifiers.running * self.model.seats

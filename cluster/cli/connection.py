@@ -25,6 +25,8 @@ def connect(target: str, api_key_file: Path | None = None, *, tls: bool = False,
     key = None if api_key_file is None else _read("--api-key-file", api_key_file).decode(errors="replace").strip()
     if key == "":
         raise fail(f"--api-key-file: {api_key_file} is empty", BAD_INPUT)
+    if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+        raise fail(f"--api-key-file: {api_key_file} holds more than one key, or none: one line is expected", BAD_INPUT)
     authority = None if ca is None else _read("--ca", ca)
     if authority is not None and b"-----BEGIN CERTIFICATE-----" not in authority:
         raise fail(f"--ca: {ca} has no PEM certificate", BAD_INPUT)

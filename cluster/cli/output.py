@@ -4,6 +4,7 @@
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +42,7 @@ __all__ = [
 
 MAX_LINE = 2500  # characters of what is printed of one line of a message
 MAX_LINES = 60
+PIPE_COLUMNS = 200
 FAILURE = 1
 BAD_INPUT = 2
 _BAD_INPUT_ERRORS = (
@@ -59,7 +61,9 @@ _FAILURES = (OutriderError, errors.OutriderError, StartError, ModelUnavailableEr
 
 
 def out_console() -> Console:
-    return Console(highlight=False)
+    """A file or a pipe has no width: 80 columns would break ids that somebody searches for."""
+    unbounded = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return Console(highlight=False, width=PIPE_COLUMNS if unbounded else None)
 
 
 def err_console() -> Console:

@@ -248,7 +248,7 @@ ALERTS = (
         "15m",
         "warning",
         "{{ $labels.deployment }} of {{ $labels.application }} has fewer healthy replicas than it should",
-        "Pending pods (no room, no GPUs), replicas that fail to start: outrider status and the controller's log.",
+        "Pending pods (no room, no GPUs), replicas that fail to start: serve status and the controller's log.",
         "sick",
     ),
     Alert(

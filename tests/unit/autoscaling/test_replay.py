@@ -128,6 +128,16 @@ def test_the_model_loses_no_request_and_starts_replicas_in_time() -> None:
     assert cluster.snapshot((1, 8), (0, 0)).drafters is None
 
 
+@pytest.mark.parametrize("rate", [0.5, 20.0])
+def test_nobody_waited_longer_than_there_was_time(rate: float) -> None:
+    model = ClusterModel(ReplayModel(prefill_ms=0.0), verifiers=1, drafters=None)
+    for second in range(1, 200):
+        flow = model.advance(1.0, rate)
+        assert 0.0 <= flow.ttft_ms <= 1e3 * second
+        assert rate > 1.0 or flow.ttft_ms == 0.0
+    assert rate < 1.0 or flow.ttft_ms > 30e3
+
+
 def test_replicas_that_are_given_up_before_they_start_never_run() -> None:
     cluster = ClusterModel(ReplayModel(verifier_start_s=10.0), 2, None)
     for target in (6, 3, 1):

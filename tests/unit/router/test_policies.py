@@ -2,6 +2,8 @@
 
 import re
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +26,19 @@ def test_round_robin_takes_turns_whatever_the_load() -> None:
     rig = Rig(settings={"policy": "round_robin"})
     rig.report("a", running_requests=8)
     assert loads(rig, 9) == {"a": 3, "b": 3, "c": 3}
+
+
+def test_the_policy_of_the_guide_does_what_it_says() -> None:
+    guide = (Path(__file__).parents[3] / "docs/routing.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.*?)```", guide, re.DOTALL)
+    assert code is not None
+    names: dict[str, Any] = {}
+    exec(code[1], names)  # noqa: S102  # our own page
+    rig = Rig()
+    rig.pool._policy = names["FewestFullCaches"](full_at=0.5)
+    rig.report("a", free_kv_blocks=400)
+    rig.report("b", running_requests=4)
+    assert [rig.chosen(request(range(i, i + 64))) for i in range(4)] == ["c"] * 4
 
 
 def test_least_load() -> None:
