@@ -51,6 +51,11 @@ class AdmittedRequest:
         assert self.sampling.max_tokens is not None, "admission sets it"  # noqa: S101  # an invariant of this class
         return self.sampling.max_tokens
 
+    @property
+    def resumed_tokens(self) -> int:
+        """Output that the client brings along and verifiers compute again, for each answer that is not complete."""
+        return sum(len(point.token_ids) for point in self.resume.values() if not point.finished)
+
 
 def check_message(
     message: generation_pb2.GenerateRequest | generation_pb2.CountTokensRequest, config: GatewayConfig

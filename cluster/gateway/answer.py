@@ -120,8 +120,8 @@ class Answer:
             self._progress.ending = Ending(FinishReason.DEADLINE)
             return
         pool = self._context.pool
-        drafters = pool.drafters(routed, self._context.tokenizer_hash, self._context.config.drafters_per_request)
-        with pool.occupied(verifier, drafters):
+        wanted = self._context.config.drafters_per_request
+        with pool.occupied(verifier), pool.drafters(routed, self._context.tokenizer_hash, wanted) as drafters:
             span = self._context.tracer.start(
                 "gateway.attempt", self._context.traceparent, index=self._index, verifier=verifier.replica_id
             )

@@ -11,7 +11,7 @@ from outrider.v1 import verifier_pb2 as pb
 
 from cluster.config.routing import PoolRouting, RoutingConfig
 from cluster.gateway.channels import Channels
-from cluster.router.decision import Decision, PoolName, RoutedRequest
+from cluster.router.decision import Choice, Decision, PoolName, RoutedRequest
 from cluster.router.decision_log import DecisionLog
 from cluster.router.directory import ReplicaDirectory
 from cluster.router.kv_follower import KvFollower
@@ -73,7 +73,9 @@ class ReplicaPool:
     async def verifier(
         self, request: RoutedRequest, avoid_until: AvoidUntil, wait_s: float, fingerprint: str | None = None
     ) -> ReplicaRecord | None:
-        """The best verifier; `release` it. Waits up to `wait_s` for one, then takes one to be avoided; None: no one.
+        """The best verifier, to be `occupied` next; None when there is none.
+
+        Waits up to `wait_s` for one, then takes one that is to be avoided.
 
         `fingerprint`: only verifiers of this model will do; while a deployment is updated, two models are served.
         """
@@ -89,7 +91,7 @@ class ReplicaPool:
 
             choice = self._verifiers.choose(request, usable)
             if choice is not None:
-                self._note(request, choice.decision)
+                self._note(self._verifiers, request, choice)
                 return choice.records[0]
             if last_try:
                 return None
@@ -106,29 +108,37 @@ class ReplicaPool:
         verifiers = [one for one in verifiers if key_of(one) not in silent] or verifiers
         return verifiers[int(self._draw() * len(verifiers))] if verifiers else None
 
-    def drafters(self, request: RoutedRequest, tokenizer_hash: str, count: int) -> tuple[ReplicaRecord, ...]:
-        """The best drafters for one answer, best first; none is legal. `release` the first."""
+    @contextmanager
+    def drafters(self, request: RoutedRequest, tokenizer_hash: str, count: int) -> Iterator[tuple[ReplicaRecord, ...]]:
+        """The best drafters for one answer, best first, as long as it runs; none is legal. The first one is used."""
         self.refresh()
         choice = self._drafters.choose(request, lambda record: record.tokenizer_hash == tokenizer_hash, count)
         if choice is None:
-            return ()
-        self._note(request, choice.decision)
-        return choice.records
-
-    def _note(self, request: RoutedRequest, decision: Decision) -> None:
-        self.decisions.record(request.request_id, decision)
-        self._routed(decision)
+            yield ()
+            return
+        self._note(self._drafters, request, choice)
+        try:
+            yield choice.records
+        finally:
+            self._drafters.release(choice.records[0])
 
     @contextmanager
-    def occupied(self, verifier: ReplicaRecord, drafters: tuple[ReplicaRecord, ...]) -> Iterator[None]:
-        """As long as the answer runs on what was chosen for it; the first drafter is the one that is used."""
+    def occupied(self, verifier: ReplicaRecord) -> Iterator[None]:
+        """As long as the answer runs on the verifier that was chosen for it."""
         try:
             with self._channels.in_use(verifier.address):
                 yield
         finally:
             self._verifiers.release(verifier)
-            for drafter in drafters[:1]:
-                self._drafters.release(drafter)
+
+    def _note(self, pool: RoutingPool, request: RoutedRequest, choice: Choice) -> None:
+        """Tell of a choice, which is taken back when that fails."""
+        try:
+            self.decisions.record(request.request_id, choice.decision)
+            self._routed(choice.decision)
+        except BaseException:
+            pool.release(choice.records[0])
+            raise
 
     def load(self, record: ReplicaRecord) -> ReplicaLoad:
         """As it was reported last; zeros while nothing was."""

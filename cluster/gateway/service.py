@@ -121,7 +121,7 @@ class GatewayService:
             check_model(message.model, model)
             prompt = await self._prompt_tokens(message)
             request = self._admit(message, prompt, model, tenant)
-            tenant.begin(len(prompt))
+            tenant.begin(len(prompt) + request.resumed_tokens)
             self.meter.admitted(record, request.request_id, len(prompt))
             answers = self._answers(request, deadline_at, record.span)
             yield pb.GenerateResponse(

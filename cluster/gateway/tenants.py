@@ -66,7 +66,7 @@ class Tenant:
         return self._places.one(allowed, f"{self._whose} has {allowed} requests in progress, its limit here")
 
     def begin(self, prompt_tokens: int) -> None:
-        """Take the prompt's tokens; `OverloadedError` while the rate does not allow them."""
+        """Take the prompt's tokens, resumed output included; `OverloadedError` while the rate does not allow them."""
         if self._bucket is None:
             return
         wait_s = self._bucket.wait_s(prompt_tokens, self._clock())

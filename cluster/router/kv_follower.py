@@ -2,11 +2,16 @@
 
 A stream that breaks is opened again, and asks for what came after the last message; a replica that does not know that
 any more sends a snapshot. A message that does not follow the one before it ends the stream, for the same reason.
+
+A replica is followed until it is listed no more, whatever happens to its streams in between: hints that stand still
+would mislead every later choice, and nobody would notice.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+from functools import partial
 from typing import TypeAlias
 
 import grpc
@@ -48,7 +53,9 @@ class KvFollower:
             self._tasks.pop(key).cancel()
         for key, record in live.items():
             if key not in self._tasks:
-                self._tasks[key] = asyncio.create_task(self._follow(record), name=f"kv-events {record.replica_id}")
+                task = asyncio.create_task(self._follow(record), name=f"kv-events {record.replica_id}")
+                task.add_done_callback(partial(self._ended, key))
+                self._tasks[key] = task
 
     async def close(self) -> None:
         """Follow none any more."""
@@ -57,27 +64,52 @@ class KvFollower:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _ended(self, key: ReplicaKey, task: "asyncio.Task[None]") -> None:
+        """A task that neither returned nor was ended by us is replaced at the next `update`."""
+        if self._tasks.get(key) is task and (task.cancelled() or task.exception() is not None):
+            del self._tasks[key]
+            self._members = None
+
     async def _follow(self, record: ReplicaRecord) -> None:
         position, pause_s = 0, FIRST_PAUSE_S
         while True:
-            request = pb.KvEventsRequest(incarnation=record.incarnation, after_sequence_number=position)
-            stream = self._open_stream(record, request)
+            reason = "end"
             try:
-                while True:
-                    async with asyncio.timeout(SILENCE_S):  # not wait_for, which may lose a cancellation
-                        message = await stream.read()
-                    if not isinstance(message, pb.KvEventsResponse) or not self._take(record, message, position):
-                        break
-                    position, pause_s = message.sequence_number, FIRST_PAUSE_S
-            except (grpc.aio.AioRpcError, TimeoutError) as error:
-                reason = error.code().name if isinstance(error, grpc.aio.AioRpcError) else "silence"
-                if reason == grpc.StatusCode.UNIMPLEMENTED.name:  # allowed: what we send there ourselves is known
+                async with aclosing(self._positions(record, position)) as positions:
+                    async for number in positions:
+                        position, pause_s = number, FIRST_PAUSE_S
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.UNIMPLEMENTED:  # allowed: what we send there ourselves is known
                     return
-                logger.info("KV events of %s broke off (%s)", record.replica_id, reason)
-            finally:
-                stream.cancel()  # no effect on one that has ended
+                reason = error.code().name
+            except asyncio.CancelledError:  # also raised when the call is cancelled, by closing its channel
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                reason = "its channel was closed"
+            except (grpc.aio.UsageError, asyncio.InvalidStateError, OSError) as error:  # TimeoutError is an OSError
+                reason = str(error) or type(error).__name__
+            except Exception:
+                logger.exception("KV events of %s cannot be taken", record.replica_id)
+                reason = "error"
+            logger.info("KV events of %s broke off (%s)", record.replica_id, reason)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
+
+    async def _positions(self, record: ReplicaRecord, position: int) -> AsyncGenerator[int, None]:
+        """The number of each message of one stream, once it is in the books; ends with the stream."""
+        request = pb.KvEventsRequest(incarnation=record.incarnation, after_sequence_number=position)
+        stream = self._open_stream(record, request)
+        try:
+            while True:
+                async with asyncio.timeout(SILENCE_S):  # not wait_for, which may lose a cancellation
+                    message = await stream.read()
+                if not isinstance(message, pb.KvEventsResponse) or not self._take(record, message, position):
+                    return
+                position = message.sequence_number
+                yield position
+        finally:
+            stream.cancel()  # no effect on one that has ended
 
     def _take(self, record: ReplicaRecord, message: pb.KvEventsResponse, position: int) -> bool:
         """False when the message does not follow `position`, or is another process's."""

@@ -15,7 +15,7 @@ from cluster.config.routing import PoolRouting
 from cluster.router.decision import Candidate, Choice, Decision, PoolName, RoutedRequest
 from cluster.router.load import ReplicaLoad
 from cluster.router.membership import ReplicaRecord
-from cluster.router.policies.base import RoutingPolicy, cheapest_first, total_of
+from cluster.router.policies.base import RoutingPolicy, cheapest_first, checked
 from cluster.router.prefix_index import PrefixIndex
 from cluster.router.replica_table import ReplicaKey, ReplicaTable, key_of, requests_of
 from cluster.router.snapshot import Costs, Floats, Ints, PoolSnapshot, RequestShape
@@ -95,6 +95,9 @@ class RoutingPool:
     def choose(self, request: RoutedRequest, usable: Callable[[ReplicaRecord], bool], count: int = 1) -> Choice | None:
         """The best `count` replicas of those that are `usable`; None when there is none.
 
+        A policy may exclude all drafters, which is None as well. `InternalError` when it excludes all verifiers, or
+        returns what no policy may.
+
         The first of them is noted as taking the request: `release` it when it has ended there.
         """
         started = self._clock()
@@ -103,13 +106,15 @@ class RoutingPool:
             return None
         self.index.expire(started)
         pool = self._snapshot(request, slots)
-        costs = self._costs(request, pool)
-        total = total_of(costs)
+        costs, total = self._costs(request, pool)
         order = cheapest_first(total, pool.last_chosen)
         if not len(order):
+            if self.name == "drafter":
+                return None  # answers need none
             raise InternalError(f"routing policy {self._config.policy} excludes all {len(slots)} {self.name}s")
         chosen = order[:count]
-        self._note(request, int(slots[chosen[0]]), int(pool.cached_tokens[chosen[0]]), started)
+        candidates = self._candidates(slots, order[:EXPLAINED_CANDIDATES], pool, costs, total)
+        self._note(request, int(slots[chosen[0]]), int(pool.cached_tokens[chosen[0]]), started)  # nothing fails now
         decision = Decision(
             request.index,
             self.name,
@@ -117,7 +122,7 @@ class RoutingPool:
             prompt_tokens=len(request.token_ids),
             num_replicas=len(slots),
             num_chosen=len(chosen),
-            candidates=self._candidates(slots, order[:EXPLAINED_CANDIDATES], pool, costs, total),
+            candidates=candidates,
             decision_ms=(self._clock() - started) * 1e3,
         )
         return Choice(tuple(self.table.record(slot) for slot in slots[chosen]), decision)
@@ -128,10 +133,10 @@ class RoutingPool:
         if slot is not None:
             self.table.release(slot)
 
-    def _costs(self, request: RoutedRequest, pool: PoolSnapshot) -> Costs:
+    def _costs(self, request: RoutedRequest, pool: PoolSnapshot) -> tuple[Costs, Floats]:
         draws = self._draw(), self._draw()
         shape = RequestShape(len(request.token_ids), request.output_tokens, request.key, draws)
-        return self._policy.costs(shape, pool)
+        return checked(self._policy.costs(shape, pool), len(pool), self._config.policy)
 
     def _candidates(
         self, slots: Slots, order: npt.NDArray[np.int64], pool: PoolSnapshot, costs: Costs, total: Floats
@@ -177,9 +182,7 @@ class RoutingPool:
         return cached
 
     def _note(self, request: RoutedRequest, slot: int, cached_tokens: int, now: float) -> None:
-        self._choices += 1
         record = self.table.record(slot)
-        self.table.occupy(slot, max(1, len(request.token_ids) - cached_tokens), self._choices)
         blocks = request.block_hashes(record.model_fingerprint, record.kv_block_size)
         self.index.expect(slot, blocks, now + self._config.expected_blocks_ttl_s)
         if request.session_id and self._max_sessions:
@@ -187,3 +190,5 @@ class RoutingPool:
             self._sessions.move_to_end(request.key)
             if len(self._sessions) > self._max_sessions:
                 self._sessions.popitem(last=False)
+        self._choices += 1
+        self.table.occupy(slot, max(1, len(request.token_ids) - cached_tokens), self._choices)

@@ -40,6 +40,7 @@ __all__ = [
 
 
 _RETRY_AFTER = re.compile(r"; retry after (\d{1,9}) ms$")
+_MAX_HINT_S = 86_400.0  # readers take nine digits of milliseconds at most; nobody waits for so long
 
 
 class OutriderError(Exception):
@@ -74,12 +75,12 @@ class OverloadedError(OutriderError):
     """A bounded queue or pool is full, or a limit is reached; the same request may succeed later.
 
     The hint when to come back is part of the text, `...; retry after N ms`, because proxies drop the trailing metadata
-    of failed calls: what was made from the text has the hint again.
+    of failed calls: what was made from the text has the hint again. It is at least 1 ms and at most a day.
     """
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
         if retry_after_s is not None:
-            message = f"{message}; retry after {max(1, round(1e3 * retry_after_s))} ms"
+            message = f"{message}; retry after {max(1, round(1e3 * min(_MAX_HINT_S, retry_after_s)))} ms"
         super().__init__(message)
         found = _RETRY_AFTER.search(message)
         self.retry_after_s = None if found is None else int(found[1]) / 1e3

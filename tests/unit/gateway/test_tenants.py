@@ -1,13 +1,14 @@
 """Who may call, and how much: the gateway with keys, over the service's own methods."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 import yaml
+from outrider.failure import Failure
 from outrider.testing import FakeClock
 from outrider.v1 import generation_pb2 as pb
 
@@ -191,6 +192,15 @@ def test_the_token_rate_counts_prompt_and_output() -> None:
     assert caught.value.retry_after_s == pytest.approx(100.1)
 
 
+def test_a_debt_of_weeks_has_a_hint_that_the_sdk_reads() -> None:
+    one = tenant(FakeClock(), tokens_per_minute=1)
+    one.begin(1)
+    one.spend(20_000)
+    with pytest.raises(OverloadedError) as caught:
+        one.begin(1)
+    assert Failure(*to_status(caught.value)).retry_after_s == 86_400.0
+
+
 def test_limits_change_while_it_runs_and_what_was_spent_stays() -> None:
     clock = FakeClock()
     one = tenant(clock, tokens_per_minute=60)
@@ -215,6 +225,45 @@ def test_limits_of_all_gateways_together() -> None:
     config = GatewayConfig(num_replicas=4, tenancy=TenancyConfig(divide_limits=True))
     assert Tenants(config, clock)._share == 4
     assert Tenants(GatewayConfig(num_replicas=4), clock)._share == 1
+
+
+def resuming(tokens: int, *, n: int = 1, finished: Container[int] = ()) -> pb.GenerateRequest:
+    """A prompt of one token; each of `n` answers lacks one token and brings the others along."""
+    message = ask(max_tokens=tokens + 1, n=n)
+    message.tokens.token_ids.append(5)
+    for index in range(n):
+        message.resume.add(index=index, token_ids=[7 + index] * tokens, finished=index in finished)
+    return message
+
+
+async def test_resumed_tokens_are_paid_for_like_a_prompt(gateway: StartHarness) -> None:
+    """Each answer's own: they are computed for each. Those of a complete answer are not computed at all."""
+    tenancy = TenancyConfig(default_limits=KeyLimits(tokens_per_minute=1, burst_tokens=1000))
+    async with gateway(tenancy=tenancy) as harness:
+        tenant = harness.service.tenants.authenticate(())
+        for message, price in (
+            (resuming(100), 1 + 100 + 1),
+            (resuming(100, n=4), 1 + 400 + 4),
+            (resuming(100, n=4, finished={0, 2, 3}), 1 + 100 + 1),
+        ):
+            before = level_of(tenant)
+            await harness.run(message)
+            assert before - level_of(tenant) == pytest.approx(price, abs=3.0)  # one comes back in a minute
+
+
+async def test_a_resume_point_does_not_get_around_the_token_rate(gateway: StartHarness) -> None:
+    tenancy = TenancyConfig(default_limits=KeyLimits(tokens_per_minute=10))
+    async with gateway(tenancy=tenancy) as harness:
+        await harness.run(resuming(300, n=4))  # the whole burst is there
+        for _ in range(3):
+            with pytest.raises(OverloadedError, match="has used up its 10 tokens per minute"):
+                await harness.run(resuming(300))
+        assert len(harness.verifiers[0].calls) == 4
+
+
+def level_of(one: Tenant) -> float:
+    assert one._bucket is not None
+    return one._bucket._level
 
 
 async def test_a_full_gateway_says_when_to_come_back(gateway: StartHarness) -> None:

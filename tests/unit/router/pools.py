@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.config.routing import PoolRouting
-from cluster.router.decision import Choice, RoutedRequest
+from cluster.router.decision import Choice, PoolName, RoutedRequest
 from cluster.router.load import ReplicaLoad
 from cluster.router.membership import ReplicaRecord
 from cluster.router.policies.registry import build_policy
@@ -32,11 +32,12 @@ class Rig:
     settings: dict[str, Any] = field(default_factory=dict)
     now: float = 0.0
     max_sessions: int = 100
+    pool_name: PoolName = "verifier"
 
     def __post_init__(self) -> None:
         config = PoolRouting(**self.settings)
         self.pool = RoutingPool(
-            "verifier",
+            self.pool_name,
             config,
             build_policy(config),
             max_sessions=self.max_sessions,
@@ -54,6 +55,11 @@ class Rig:
     def holds(self, name: str, wanted: RoutedRequest, blocks: int) -> None:
         stored = wanted.block_hashes("f", BLOCK)[:blocks]
         self.pool.apply(key_of(self.records[name]), cleared=False, stored=stored, removed=())
+
+    def in_flight(self) -> int:
+        """Requests that were chosen for and not released."""
+        table = self.pool.table
+        return int(table.rows(table.those(lambda one: True))["in_flight"].sum())
 
     def choose(self, wanted: RoutedRequest | None = None, count: int = 1) -> Choice:
         choice = self.pool.choose(wanted or request(), lambda record: True, count)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import grpc
+import pytest
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc
 
@@ -31,12 +32,13 @@ class Scripted(verifier_pb2_grpc.VerifierServiceServicer):
     def __init__(self, script: Script) -> None:
         self.script = list(script)
         self.asked: list[tuple[int, int]] = []
+        self.all_stay_open = False
 
     async def KvEvents(
         self, request: pb.KvEventsRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[pb.KvEventsResponse]:
         self.asked.append((request.incarnation, request.after_sequence_number))
-        part, last = self.script.pop(0), not self.script
+        part, last = self.script.pop(0), self.all_stay_open or not self.script
         for one in part:
             yield one
         if last:
@@ -118,6 +120,64 @@ async def test_replicas_that_go_are_forgotten() -> None:
     await play([[message(1, 1, cleared=True)]], {1}, check)
 
 
+class Broken:
+    """A stream whose reads raise."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    async def read(self) -> Any:
+        raise self._error
+
+    def cancel(self) -> None:
+        pass
+
+
+ERRORS = [
+    asyncio.CancelledError(),
+    grpc.aio.UsageError("Channel is closed."),
+    asyncio.InvalidStateError(),
+    OSError("gone"),
+    TimeoutError(),
+    ZeroDivisionError(),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+@pytest.mark.parametrize("opening", [False, True], ids=["reading", "opening"])
+async def test_whatever_a_stream_raises_another_one_is_opened(error: BaseException, opening: bool) -> None:
+    opened = 0
+
+    def open_stream(one: ReplicaRecord, request: pb.KvEventsRequest) -> Any:
+        nonlocal opened
+        opened += 1
+        if opening:
+            raise error
+        return Broken(error)
+
+    follower = KvFollower(Rig(()).pool, open_stream)
+    follower.update([record("a")])
+    (task,) = follower._tasks.values()
+    await _until(lambda: opened > 1 or task.done())
+    assert not task.done()
+    await asyncio.wait_for(follower.close(), 60)
+    assert task.cancelled(), "a cancellation of our own ends it"
+
+
+async def test_a_task_that_was_ended_by_others_is_replaced() -> None:
+    first = [message(1, 1, cleared=True)]
+    service, rig = Scripted([first, first, []]), Rig(())
+    service.all_stay_open = True
+    async with follow(service, rig) as follower:
+        await _until(lambda: rig.pool.index.num_blocks == 1)
+        (task,) = follower._tasks.values()
+        members: Any = follower._members
+        task.cancel()
+        await asyncio.wait({task})
+        follower.update(members)  # the very same object
+        await _until(lambda: service.asked == [(1, 0)] * 2)
+
+
 async def test_who_has_no_events_is_asked_once() -> None:
     class Silent(verifier_pb2_grpc.VerifierServiceServicer):
         calls = 0
@@ -132,4 +192,6 @@ async def test_who_has_no_events_is_asked_once() -> None:
     service, rig = Silent(), Rig(())
     async with follow(service, rig) as follower:
         await _until(lambda: all(task.done() for task in follower._tasks.values()))
+        follower.update([record("a")])
+        assert all(task.done() for task in follower._tasks.values())
     assert service.calls == 1

@@ -15,7 +15,7 @@ from cluster.config.routing import PoolRouting
 from cluster.router.policies.base import cheapest_first
 from cluster.router.policies.registry import build_policy
 from tests.unit.router.pools import Rig, request
-from workers.core.errors import ConfigurationError
+from workers.core.errors import ConfigurationError, InternalError
 
 
 def loads(rig: Rig, times: int) -> Counter[str]:
@@ -88,6 +88,74 @@ def test_the_pick(rows: list[tuple[float, int]]) -> None:
     order = cheapest_first(total, last_chosen)
     assert sorted(order) == [i for i, row in enumerate(rows) if np.isfinite(row[0])]
     assert [rows[i] for i in order] == sorted(rows[i] for i in order)
+
+
+class _Returns:
+    """A policy that always returns the same."""
+
+    def __init__(self, costs: object) -> None:
+        self._costs = costs
+
+    def costs(self, request: object, pool: object) -> object:
+        return self._costs
+
+
+def returning(costs: object) -> Rig:
+    """Three replicas, and a policy of one's own."""
+    return Rig(settings={"policy": "tests.unit.router.test_policies:_Returns", "options": {"costs": costs}})
+
+
+EXPECTED = "expected: terms by name, at least one, each an array of shape (3,) of floats that are finite or +inf"
+
+
+@pytest.mark.parametrize(
+    ("costs", "problem"),
+    [
+        (None, "it returned a NoneType"),
+        (np.zeros(3), "it returned a ndarray"),
+        ({}, "it returned no term"),
+        ({7: np.zeros(3)}, "the name 7 is a int"),
+        ({"a": 1.0}, "term 'a' is a float"),
+        ({"a": np.float64(1.0)}, "term 'a' is a float64"),
+        ({"a": [0.0] * 3}, "term 'a' is a list"),
+        ({"a": np.zeros(3), "b": [0.0] * 3}, "term 'b' is a list"),
+        ({"a": np.zeros(1)}, "term 'a' is an array of shape (1,) of float64"),
+        ({"a": np.zeros(2)}, "term 'a' is an array of shape (2,) of float64"),
+        ({"a": np.zeros(3), "b": np.zeros(5)}, "term 'b' is an array of shape (5,) of float64"),
+        ({"a": np.zeros((3, 1))}, "term 'a' is an array of shape (3, 1) of float64"),
+        ({"a": np.zeros((1, 3))}, "term 'a' is an array of shape (1, 3) of float64"),
+        ({"a": np.array(0.0)}, "term 'a' is an array of shape () of float64"),
+        ({"a": np.zeros(3, bool)}, "term 'a' is an array of shape (3,) of bool"),
+        ({"a": np.zeros(3, complex)}, "term 'a' is an array of shape (3,) of complex128"),
+        ({"a": np.array(["1"] * 3)}, "term 'a' is an array of shape (3,) of <U1"),
+        ({"a": np.array([None] * 3)}, "term 'a' is an array of shape (3,) of object"),
+        ({"a": np.zeros(3), "b": np.array([np.nan, 1.0, 1.0])}, "term 'b' holds NaN or -inf"),
+        ({"a": np.full(3, np.nan)}, "term 'a' holds NaN or -inf"),
+        ({"a": np.array([1.0, -np.inf, 1.0])}, "term 'a' holds NaN or -inf"),
+        ({"a": np.full(3, np.inf), "b": np.full(3, -np.inf)}, "term 'b' holds NaN or -inf"),
+        ({"a": np.full(3, 1e308), "b": np.full(3, 1e308)}, "the sum of its terms overflows"),
+        ({"a": np.full(3, -1e308), "b": np.full(3, -1e308)}, "the sum of its terms overflows"),
+    ],
+)
+def test_what_no_policy_may_return(costs: object, problem: str) -> None:
+    rig = returning(costs)
+    with pytest.raises(InternalError, match=re.escape(f"test_policies:_Returns: {problem}; {EXPECTED}")):
+        rig.choose()
+    assert not rig.in_flight(), "nobody was chosen"
+
+
+@pytest.mark.parametrize(
+    ("costs", "order"),
+    [
+        ({"a": np.array([3.0, np.inf, -2.0])}, "ca"),
+        ({"a": np.array([3, 1, 2])}, "bca"),
+        ({"a": np.array([200, 100, 0], np.uint8), "b": np.array([100, 100, 255], np.uint8)}, "bca"),
+        ({"a": np.array([2e4, 6e4, 1e4], np.float16), "b": np.array([3e4, 3e4, 3e4], np.float16)}, "cab"),
+        ({"a": np.array([1e308, 1e308, -1e308])}, "cab"),
+    ],
+)
+def test_what_policies_may_return(costs: object, order: str) -> None:
+    assert "".join(one.replica_id for one in returning(costs).choose(count=3).records) == order
 
 
 class _NoCosts:

@@ -222,6 +222,12 @@ def test_a_policy_that_excludes_all_is_named() -> None:
         rig.choose()
 
 
+def test_all_drafters_may_be_excluded() -> None:
+    rig = Rig(settings={"policy": "tests.unit.router.test_pool:_Nobody"}, pool_name="drafter")
+    assert rig.pool.choose(request(), lambda record: True, 2) is None
+    assert not rig.in_flight()
+
+
 @pytest.mark.parametrize("nonsense", [float("inf"), float("nan"), -1.0])
 def test_a_replica_that_reports_nonsense_harms_nobody(nonsense: float) -> None:
     wire = verifier_pb2.ReplicaLoad(response_ms=nonsense, prefill_tokens_per_s=nonsense, running_requests=2)

@@ -1,6 +1,7 @@
 """Exceptions become statuses and come back as themselves, over real gRPC as well."""
 
 import logging
+import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,13 @@ def test_a_retry_hint_travels_in_the_text(hint_s: float) -> None:
     back = from_status(code, details)
     assert isinstance(back, OverloadedError)
     assert back.retry_after_s == hint_s
+
+
+@pytest.mark.parametrize("hint_s", [86_400.1, 1_199_400.0, 1e30, math.inf])
+def test_a_retry_hint_is_never_longer_than_readers_can_read(hint_s: float) -> None:
+    error = OverloadedError("the rate is used up", hint_s)
+    assert str(error) == "the rate is used up; retry after 86400000 ms"
+    assert error.retry_after_s == 86_400.0
 
 
 @pytest.mark.parametrize(
