@@ -1,6 +1,5 @@
 """A resume point is rebuilt in one pass, whatever its tokens are."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,22 +7,13 @@ from outrider.v1 import common_pb2
 
 from cluster.gateway.admission import AdmittedRequest, ResumePoint
 from cluster.gateway.progress import AnswerProgress
+from tests.fakes.counting_tokenizer import CountingTokenizer
 from tests.unit.gateway.conftest import StartHarness, ask, finished_of, text_of
 from workers.core.sampling_params import SamplingParams, SpeculationParams
 from workers.text.source import read_source
 from workers.text.tokenizer import Tokenizer
 
 TOKENS = 3000  # more than are rebuilt on the event loop
-
-
-class CountingTokenizer(Tokenizer):
-    """Counts what it decodes."""
-
-    decoded_tokens = 0
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        self.decoded_tokens += len(token_ids)
-        return super().decode(token_ids)
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +39,10 @@ def test_each_token_is_decoded_once(counting: CountingTokenizer, stop: tuple[str
 
 @pytest.mark.parametrize("stop", [[], ["��a"]])
 async def test_a_long_resume_point(gateway: StartHarness, tokenizer: Tokenizer, stop: list[str]) -> None:
-    async with gateway({"context_length": 4096, "token_at": lambda *_: _part_of_a_character(tokenizer)}) as harness:
+    token = _part_of_a_character(tokenizer)
+    async with gateway({"context_length": 4096, "token_at": lambda *_: token}) as harness:
         message = ask(max_tokens=TOKENS + 40, stop=stop)
-        message.resume.add(index=0, token_ids=[_part_of_a_character(tokenizer)] * TOKENS, text_length=TOKENS - 7)
+        message.resume.add(index=0, token_ids=[token] * TOKENS, text_length=TOKENS - 7)
         responses = await harness.run(message)
         assert text_of(responses) == "�" * 47
         assert finished_of(responses).finish_reason == common_pb2.FINISH_REASON_LENGTH

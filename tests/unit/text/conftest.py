@@ -1,6 +1,5 @@
 """Tokenizers of the two families: byte-level BPE and sentencepiece-style with byte fallback; and ones that count."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ from tokenizers import AddedToken, decoders, models, normalizers
 from tokenizers import Tokenizer as Backend
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+from tests.fakes.counting_tokenizer import CountingTokenizer
 from workers.text.source import TokenizerSource
 from workers.text.tokenizer import Tokenizer
 
@@ -15,16 +15,6 @@ from workers.text.tokenizer import Tokenizer
 @pytest.fixture(scope="session")
 def byte_level(tiny_target: Path) -> Tokenizer:
     return Tokenizer.load(str(tiny_target))
-
-
-class CountingTokenizer(Tokenizer):
-    """Counts what it decodes."""
-
-    decoded_tokens = 0
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        self.decoded_tokens += len(token_ids)
-        return super().decode(token_ids)
 
 
 @pytest.fixture(scope="session")

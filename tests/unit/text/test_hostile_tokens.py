@@ -6,13 +6,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.unit.text.conftest import CountingTokenizer
+from tests.fakes.counting_tokenizer import CountingTokenizer
+from tests.unit.text.conftest import HOSTILE_PIECES
 from workers.text.detokenizer import IncrementalDetokenizer
 from workers.text.output_text import OutputText
 from workers.text.tokenizer import Tokenizer
 
 BYTE = 2  # token of the byte 0 in the sentencepiece vocabulary
 PIECES = range(BYTE + 256, BYTE + 256 + 13)  # its tokens that are no bytes
+UNKNOWN = len(HOSTILE_PIECES) + 2  # an id that has no token
 MOST_DECODED = 12  # tokens, for each that is pushed
 
 
@@ -23,7 +25,8 @@ def _tokens(most: int) -> st.SearchStrategy[list[int]]:
 SIZES = st.lists(st.integers(0, 7), max_size=30)
 
 
-@given(tokens=_tokens(27), sizes=SIZES)
+@given(tokens=_tokens(UNKNOWN), sizes=SIZES)
+@example(tokens=[14, 5, 4, 3, 0], sizes=[1] * 9)  # a character of four tokens
 @example(tokens=[11, 17, 17, 17, 3, 7], sizes=[1] * 9)  # each token ends one character and begins the next
 @example(tokens=[11, 25, 25, 25, 25, 3, 25, 7], sizes=[1] * 9)  # tokens without text inside a character
 def test_byte_level(hostile: CountingTokenizer, tokens: list[int], sizes: list[int]) -> None:
@@ -39,17 +42,16 @@ def test_byte_level(hostile: CountingTokenizer, tokens: list[int], sizes: list[i
 
 CHARACTERS = st.text(alphabet="a é€🙂�", min_size=1, max_size=6).map(str.encode)
 BROKEN = st.builds(bytes.__add__, st.sampled_from([b"\xff", b"\x80", b"\xe2a", b"\xc3\xc3"]), st.binary(max_size=9))
+ENDS = st.sampled_from([b"", b"\xe2", b"\xf0\x9f\x99", "é".encode()])
 WORDS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=4)
 
 
-@given(
-    parts=st.lists(st.tuples(st.one_of(CHARACTERS, BROKEN), WORDS), max_size=8), rest=CHARACTERS, size=st.integers(1, 7)
-)
+@given(parts=st.lists(st.tuples(st.one_of(CHARACTERS, BROKEN), WORDS), max_size=8), rest=ENDS, size=st.integers(1, 7))
 @example(parts=[(b" ", [PIECES[8]])], rest=b"a", size=1)  # a byte, not a word, is the first
 def test_byte_fallback(sentencepiece: Tokenizer, parts: list[tuple[bytes, list[int]]], rest: bytes, size: int) -> None:
     """Runs of bytes that are whole characters or begin with a broken one: the text of all tokens."""
     tokens = [token for run, words in parts for token in (*_bytes(run), *words)]
-    tokens += [*_bytes(rest), 0, *_bytes(b"\xe2\x82")][: len(rest)]  # ends anywhere
+    tokens += _bytes(rest)
     detokenizer = IncrementalDetokenizer(sentencepiece)
     out = "".join(detokenizer.push(tokens[start : start + size]) for start in range(0, len(tokens), size))
     assert out + detokenizer.finish() == sentencepiece.decode(tokens)
@@ -63,7 +65,7 @@ def test_whole_characters_stay_when_the_run_breaks_behind_them(sentencepiece: To
     assert detokenizer.push([PIECES[1], *_bytes("é".encode())]) == "aé"
 
 
-@given(tokens=_tokens(27), sizes=SIZES)
+@given(tokens=_tokens(UNKNOWN), sizes=SIZES)
 def test_stop_strings(hostile: CountingTokenizer, tokens: list[int], sizes: list[int]) -> None:
     stops = ["�a", "€€", "����", "🙂"]
     single, used, text = OutputText(hostile, stops), 0, ""
@@ -79,7 +81,9 @@ def test_stop_strings(hostile: CountingTokenizer, tokens: list[int], sizes: list
 
 
 @pytest.mark.parametrize("stops", [(), ("never",), ("�" * 9 + "a",)])
-@pytest.mark.parametrize("cycle", [[4], [11], [11, 4], [11, 25], [17], [26, 14], [20, 16], [22], [23], [25], [27], [0]])
+@pytest.mark.parametrize(
+    "cycle", [[4], [11], [11, 4], [11, 25], [17], [26, 14], [20, 16], [22], [23], [25], [UNKNOWN], [0]]
+)
 def test_work_for_each_token_is_bounded(hostile: CountingTokenizer, cycle: list[int], stops: Sequence[str]) -> None:
     _check_work(hostile, lambda: OutputText(hostile, stops), cycle * (600 // len(cycle)))
 
