@@ -7,7 +7,7 @@ from cluster.gateway.admission import AdmittedRequest, ResumePoint
 from workers.core.errors import InvalidRequestError
 from workers.core.request import FinishReason
 from workers.core.shown import shown
-from workers.text.output_text import OutputText
+from workers.text.output_text import OutputText, TextStep
 from workers.text.tokenizer import Tokenizer
 
 __all__ = ["AnswerProgress", "Ending"]
@@ -38,24 +38,26 @@ class AnswerProgress:
         self.token_ids: list[int] = []
         self.ending: Ending | None = None
         point = request.resume.get(index, ResumePoint())
-        if point.token_ids or point.text_length:
-            _check_point(point, OutputText(tokenizer, request.sampling.stop), index)
         self.resumed_tokens = len(point.token_ids)
         self._skip = point.text_length  # characters of the text to come that the client has
-        _, self.resumed_text = self.push(point.token_ids)
+        step = self._text.push(point.token_ids)
+        _check_point(point, step, len(step.text) + len(self._text.copy().finish()), index)
+        _, self.resumed_text = self._take(step, point.token_ids)
 
     def push(self, token_ids: Sequence[int]) -> tuple[Sequence[int], str]:
         """Take committed tokens: those that belong to the answer, and the text that the client lacks."""
-        step = self._text.push(token_ids)
+        return self._take(self._text.push(token_ids), token_ids)
+
+    def finish(self) -> str:
+        """The answer has ended: text that was held back and that the client lacks."""
+        return self._unseen(self._text.finish())
+
+    def _take(self, step: TextStep, token_ids: Sequence[int]) -> tuple[Sequence[int], str]:
         used = token_ids[: step.tokens_used]
         self.token_ids.extend(used)
         if used:
             self.ending = self._ending_after(step.stopped)
         return used, self._unseen(step.text)
-
-    def finish(self) -> str:
-        """The answer has ended: text that was held back and that the client lacks."""
-        return self._unseen(self._text.finish())
 
     def _ending_after(self, stopped: str | None) -> Ending | None:
         """The verifier decides alike; knowing it here, an answer whose last message was lost needs no verifier."""
@@ -73,9 +75,8 @@ class AnswerProgress:
         return unseen
 
 
-def _check_point(point: ResumePoint, text: OutputText, index: int) -> None:
-    step = text.push(point.token_ids)
-    length = len(step.text + text.finish())
+def _check_point(point: ResumePoint, step: TextStep, length: int, index: int) -> None:
+    """`step` is what its tokens give, `length` their characters if the answer ended with them."""
     where = f"resume (answer {index})"
     if step.tokens_used < len(point.token_ids):
         raise InvalidRequestError(

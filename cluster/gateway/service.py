@@ -5,6 +5,7 @@ import dataclasses
 import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager, aclosing
+from typing import TypeVar
 
 import grpc
 from outrider.v1 import generation_pb2 as pb
@@ -38,6 +39,9 @@ __all__ = ["GatewayService"]
 
 INFO_TIMEOUT_S = 2.0
 LONG_PROMPT = 16_384  # characters; longer ones are tokenised beside the event loop
+LONG_RESUME = 2_048  # tokens of all answers; the text of more is rebuilt beside the event loop
+
+Result = TypeVar("Result")
 
 
 class GatewayService:
@@ -123,7 +127,7 @@ class GatewayService:
             request = self._admit(message, prompt, model, tenant)
             tenant.begin(len(prompt) + request.resumed_tokens)
             self.meter.admitted(record, request.request_id, len(prompt))
-            answers = self._answers(request, deadline_at, record.span)
+            answers = await self._answers(request, deadline_at, record.span)
             yield pb.GenerateResponse(
                 started=pb.GenerationStarted(
                     request_id=request.request_id,
@@ -225,7 +229,7 @@ class GatewayService:
         parent = next((str(value) for key, value in followed if key == TRACEPARENT), "")
         return self._tracer.start("gateway.generate", parent)
 
-    def _answers(self, request: AdmittedRequest, deadline_at: float | None, span: Span) -> list[Answer]:
+    async def _answers(self, request: AdmittedRequest, deadline_at: float | None, span: Span) -> list[Answer]:
         """One for each that the client does not have completely."""
         context = AnswerContext(
             request,
@@ -241,10 +245,11 @@ class GatewayService:
         )
         wanted = [i for i in range(request.sampling.n) if not (i in request.resume and request.resume[i].finished)]
         eos = self._tokenizer.eos_token_ids
-        return [
-            Answer(context, i, derive_seed(request.seed, i), AnswerProgress(request, self._tokenizer, eos, i))
-            for i in wanted
-        ]
+        resumed = sum(len(point.token_ids) for point in request.resume.values())
+        progress = await _beside_loop_if(
+            resumed > LONG_RESUME, lambda: [AnswerProgress(request, self._tokenizer, eos, i) for i in wanted]
+        )
+        return [Answer(context, i, derive_seed(request.seed, i), one) for i, one in zip(wanted, progress, strict=True)]
 
     async def _prompt_tokens(self, message: pb.GenerateRequest | pb.CountTokensRequest) -> list[int]:
         """`InvalidRequestError` for an empty prompt, an unknown role, or none at all."""
@@ -255,11 +260,11 @@ class GatewayService:
         match message.WhichOneof("prompt"):
             case "text":
                 text = message.text
-                return await _beside_loop_if_long(len(text), lambda: self._tokenizer.encode(text))
+                return await _beside_loop_if(len(text) > LONG_PROMPT, lambda: self._tokenizer.encode(text))
             case "chat":
                 chat = [Message(one.role, one.content) for one in message.chat.messages]
                 length = sum(len(one.content) for one in chat)
-                return await _beside_loop_if_long(length, lambda: self._tokenizer.encode_chat(chat))
+                return await _beside_loop_if(length > LONG_PROMPT, lambda: self._tokenizer.encode_chat(chat))
         allowed = "text, chat or tokens" if isinstance(message, pb.GenerateRequest) else "text or chat"
         raise InvalidRequestError(f"prompt: none is given; one of {allowed} is needed")
 
@@ -281,8 +286,8 @@ class GatewayService:
         return shown
 
 
-async def _beside_loop_if_long(length: int, encode: Callable[[], list[int]]) -> list[int]:
-    return await asyncio.to_thread(encode) if length > LONG_PROMPT else encode()
+async def _beside_loop_if(long: bool, work: Callable[[], Result]) -> Result:
+    return await asyncio.to_thread(work) if long else work()
 
 
 def _replica_info(record: ReplicaRecord, load: ReplicaLoad) -> pb.ReplicaInfo:

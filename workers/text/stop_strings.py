@@ -1,6 +1,8 @@
 """Stop strings in a stream of text."""
 
+import copy
 from collections.abc import Sequence
+from typing import Self
 
 __all__ = ["StopStringMatcher"]
 
@@ -39,6 +41,12 @@ class StopStringMatcher:
         """The text that was held back and did not become a stop string."""
         held, self._held = self._held, ""
         return held
+
+    def copy(self) -> Self:
+        """Goes on from here by itself."""
+        other = copy.copy(self)
+        other._matched = list(self._matched)
+        return other
 
     def _advance(self, character: str) -> str | None:
         """Take one character into account; the longest stop string that is complete with it."""

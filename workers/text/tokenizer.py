@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Self
 
@@ -24,7 +24,7 @@ class Tokenizer:
         self.eos_token_ids = source.eos_token_ids
         added = self._backend.get_added_tokens_decoder()
         self.special_token_ids = frozenset(token for token, entry in added.items() if entry.special)
-        self.byte_token_ids = _byte_tokens(source)
+        self.byte_values = _byte_values(source)
 
     @classmethod
     def load(cls, model_ref: str) -> Self:
@@ -91,10 +91,10 @@ class Tokenizer:
         return list(encoded.ids)
 
 
-def _byte_tokens(source: TokenizerSource) -> frozenset[int]:
-    """Tokens that stand for one byte each (`<0x0A>`), where the decoder joins them (sentencepiece's byte fallback)."""
+def _byte_values(source: TokenizerSource) -> Mapping[int, int]:
+    """Tokens that stand for one byte each (`<0x0A>`) where the decoder joins them (sentencepiece's byte fallback)."""
     decoder = source.backend.decoder
     if decoder is None or b"ByteFallback" not in decoder.__getstate__():
-        return frozenset()
-    ids = (source.backend.token_to_id(f"<0x{byte:02X}>") for byte in range(256))
-    return frozenset(token for token in ids if token is not None)
+        return {}
+    ids = {byte: source.backend.token_to_id(f"<0x{byte:02X}>") for byte in range(256)}
+    return {token: byte for byte, token in ids.items() if token is not None}
