@@ -26,10 +26,20 @@ class SteadyLoad:
 
 
 @contextmanager
-def steady_load(address: str, workers: int = 2, *, metadata: dict[str, str] | None = None) -> Iterator[SteadyLoad]:
-    """Within the block; at its end the last answers are waited for, and all of them are compared."""
+def steady_load(
+    address: str,
+    workers: int = 2,
+    *,
+    metadata: dict[str, str] | None = None,
+    api_key: str | None = None,
+    pause_s: float = 0.0,
+) -> Iterator[SteadyLoad]:
+    """Within the block; at its end the last answers are waited for, and all of them are compared.
+
+    `pause_s`: between two requests of a worker. `api_key`: None = the environment's.
+    """
     load, over = SteadyLoad(), threading.Event()
-    with Client(address, retry=PATIENT, silence_timeout=10.0, metadata=metadata or {}) as client:
+    with Client(address, retry=PATIENT, silence_timeout=10.0, metadata=metadata or {}, api_key=api_key) as client:
         known = [client.generate(PROMPT, sampling=one, speculation=Speculation.off()) for one in SAMPLINGS]
 
         def ask(index: int) -> None:
@@ -39,6 +49,7 @@ def steady_load(address: str, workers: int = 2, *, metadata: dict[str, str] | No
                     assert answer.token_ids == known[index].token_ids
                     assert answer.text == known[index].text
                     load.answers.append(answer)
+                    over.wait(pause_s)
             except Exception as error:  # noqa: BLE001 - told to the test below
                 load.errors.append(error)
 

@@ -1,0 +1,115 @@
+"""overlays/kind-cpu with Ray's own autoscaler: pods come for the application, follow its load, and are replaced."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.local import free_port
+from cluster.security.api_keys import hash_of, new_key
+from cluster.security.key_file import KeyEntry, KeyFile, write_keys
+from tests.integration.cluster.steady_load import SteadyLoad, steady_load
+from tests.integration.kubernetes.deviations import Places, applied, of_serve_config
+from tests.integration.kubernetes.loop import Loop, playing
+from tests.k8s.kustomize import Manifest
+from tests.k8s.manifests import serve_config
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+GROUPS = {"Gateway": "ingress", "DraftProposer": "draft", "TargetVerifier": "verify"}
+STEP_S = 180.0  # for each step, which takes seconds on a quiet machine
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """With a short path."""
+    made = Path(tempfile.mkdtemp(prefix="outrider-"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def api_key() -> str:
+    return new_key()
+
+
+@pytest.fixture
+def places(folder: Path, api_key: str, tiny_target: Path, tiny_draft: Path) -> Places:
+    write_keys(folder / "keys.yaml", KeyFile(keys={"tests": KeyEntry(sha256=hash_of(api_key))}))
+    ports = free_port(), free_port(), free_port()
+    return Places(tiny_target, tiny_draft, folder / "keys.yaml", folder / "ray", *ports)
+
+
+@pytest.fixture
+def loop(service: Manifest, places: Places, folder: Path) -> Iterator[Loop]:
+    with playing(service, places, folder) as running:
+        yield running
+
+
+def test_pods_follow_the_application(loop: Loop, service: Manifest, places: Places, api_key: str) -> None:
+    loop.deploy(applied(serve_config(service), of_serve_config(service, places)))
+    loop.until(loop.ready, STEP_S)
+    assert_each_in_its_group(loop)
+    assert {name: replicas_asked(loop, name) for name in GROUPS.values()} == {name: [1] for name in GROUPS.values()}
+
+    address = f"127.0.0.1:{places.grpc_port}"
+    with steady_load(address, workers=1, pause_s=0.5, api_key=api_key) as always:
+        grows_with_load(loop, address, api_key)
+        shrinks_when_idle(loop)
+        answers_go_on(loop, always)
+        comes_back(loop)
+        answers_go_on(loop, always)
+    loop.check()
+
+
+def grows_with_load(loop: Loop, address: str, api_key: str) -> None:
+    """More sessions than one drafter is meant to carry: our policy asks Serve, Serve asks Ray, Ray asks KubeRay."""
+    with steady_load(address, workers=2, api_key=api_key):
+        loop.until(lambda: len(loop.replicas("DraftProposer")) == 2, STEP_S)
+        assert_each_in_its_group(loop)
+    assert replicas_asked(loop, "draft") == [1, 2]
+
+
+def shrinks_when_idle(loop: Loop) -> None:
+    """The pod that loses its drafter is the one that the autoscaler names, and the one that goes."""
+    before = set(loop.pods("draft"))
+    loop.until(lambda: len(loop.pods("draft")) == 1, STEP_S)
+    (left,) = loop.pods("draft")
+    assert deleted(loop, "draft") == sorted(before - {left})
+    assert replicas_asked(loop, "draft") == [1, 2, 1]
+    assert loop.replicas("DraftProposer") == [left]
+    assert deleted(loop, "ingress") == deleted(loop, "verify") == []
+
+
+def comes_back(loop: Loop) -> None:
+    """The verifier's pod dies without a word."""
+    (victim,) = loop.pods("verify")
+    (raylet,) = [one for one in loop.kubelet.processes(victim) if one.name() == "raylet"]
+    raylet.kill()
+    loop.until(lambda: loop.pods("verify") != [victim] and len(loop.replicas("TargetVerifier")) == 1, STEP_S)
+    assert_each_in_its_group(loop)
+    assert replicas_asked(loop, "verify") == [1], "the operator replaced it, nobody asked for another"
+
+
+def answers_go_on(loop: Loop, load: SteadyLoad) -> None:
+    done = len(load.answers)
+    loop.until(lambda: bool(load.errors) or len(load.answers) >= done + 2, STEP_S)
+    assert load.errors == []
+
+
+def assert_each_in_its_group(loop: Loop) -> None:
+    """Every pod carries one replica, and it is one of those that the pod's group is for."""
+    assert {name: loop.replicas(name) for name in GROUPS} == {name: loop.pods(group) for name, group in GROUPS.items()}
+
+
+def replicas_asked(loop: Loop, group: str) -> list[int]:
+    """What the autoscaler wrote into `replicas` of a group, in order."""
+    return [one.value for one in loop.store.changes if (one.group, one.field) == (group, "replicas")]
+
+
+def deleted(loop: Loop, group: str) -> list[str]:
+    """The pods of a group that the autoscaler has named in workersToDelete."""
+    strategies = [one.value for one in loop.store.changes if (one.group, one.field) == (group, "scaleStrategy")]
+    return [name for one in strategies for name in one.get("workersToDelete", [])]
