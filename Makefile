@@ -27,7 +27,7 @@ test: $(INSTALLED)  ## everything but the slow tests, under 15 minutes on 2 core
 test-unit: $(INSTALLED)  ## without Ray, under a minute
 	$(BIN)/python -m pytest -m "not slow" -n 2 tests/unit
 
-test-slow: $(INSTALLED)
+test-slow: $(INSTALLED)  ## the others, minutes each
 	$(BIN)/python -m pytest -m slow
 
 check: $(INSTALLED)  ## style, types, import rules, generated stubs, repository rules

@@ -20,8 +20,8 @@ def service() -> Manifest:
 @pytest.fixture
 def paper_places() -> Places:
     """For tests in which nothing starts."""
-    models, keys = (Path("/models/tiny"), Path("/models/tiny-draft")), Path("/keys.yaml")
-    return Places(*models, keys, Path("/temp"), free_port(), free_port(), free_port())
+    target, draft, keys, temp = (Path("/nowhere") / name for name in ("tiny", "tiny-draft", "keys.yaml", "temp"))
+    return Places(target, draft, keys, temp, free_port(), free_port(), free_port())
 
 
 @pytest.fixture

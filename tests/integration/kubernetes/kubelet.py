@@ -70,11 +70,11 @@ class Kubelet:
     def stop(self, pod: Manifest) -> None:
         """As a pod is deleted: preStop, SIGTERM, and SIGKILL to what is left after its grace."""
         name, spec = pod["metadata"]["name"], pod["spec"]
-        processes = self.processes(name)
         deadline = time.monotonic() + spec["terminationGracePeriodSeconds"]
         hook = spec["containers"][0].get("lifecycle", {}).get("preStop")
         if hook is not None:
             subprocess.run(hook["exec"]["command"], check=True, cwd=self._folder)
+        processes = self.processes(name)
         for container in self._pods[name]:
             with suppress(*GONE):
                 container.process.terminate()
@@ -103,6 +103,16 @@ class Kubelet:
             with suppress(*GONE):
                 found += [psutil.Process(container.process.pid), *container.process.children(recursive=True)]
         return found
+
+    def pod_of(self, pid: int) -> str:
+        """The pod that a process belongs to; "" when it belongs to none, or is gone."""
+        with suppress(*GONE):
+            process = psutil.Process(pid)
+            above = {one.pid for one in [process, *process.parents()]}
+            for name, containers in list(self._pods.items()):
+                if any(one.process.pid in above for one in containers):
+                    return name
+        return ""
 
     def logs(self) -> str:
         """The end of what every container has printed."""
@@ -137,7 +147,7 @@ class Kubelet:
 
     def _in_folder(self) -> Iterator[psutil.Process]:
         """Ray's processes keep the working directory of the one that started them."""
-        for process in psutil.process_iter(["cmdline", "name", "uids"]):
+        for process in psutil.process_iter(["cmdline", "name"]):
             with suppress(*GONE, psutil.AccessDenied):
                 if process.pid != os.getpid() and Path(process.cwd()).is_relative_to(self._folder):
                     yield process

@@ -24,7 +24,7 @@ __all__ = ["Loop", "playing"]
 
 CLUSTER_SUFFIX = "loop1"
 CALL_S = 60.0
-POLL_S = 0.2
+POLL_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Loop:
         if application is None:
             return []
         replicas = application["deployments"].get(deployment, {}).get("replicas", [])
-        return sorted(self._pod_of(one["pid"]) for one in replicas if one["state"] == "RUNNING")
+        return sorted(self.kubelet.pod_of(one["pid"]) for one in replicas if one["state"] == "RUNNING")
 
     def ready(self) -> bool:
         """Whether the application runs. AssertionError when it cannot."""
@@ -69,7 +69,7 @@ class Loop:
         deadline = time.monotonic() + timeout_s
         while not condition():
             self.check()
-            assert time.monotonic() < deadline, f"not within {timeout_s:g} s"
+            assert time.monotonic() < deadline, f"not within {timeout_s:g} s\n{self._report()}"
             time.sleep(POLL_S)
 
     def check(self) -> None:
@@ -81,14 +81,14 @@ class Loop:
         assert problem is None, f"{hint}: {problem}"
         assert self.server.refused == []
 
+    def _report(self) -> str:
+        """What is needed to see why something did not happen."""
+        pods = {name: one["status"]["phase"] for name, one in self.store.pods().items()}
+        return f"pods: {pods}\nchanges: {self.store.changes}\nServe: {self._application()}\n{self.kubelet.logs()}"
+
     def _application(self) -> Any:
         applications = self._call("GET")["applications"]
         return next(iter(applications.values()), None)
-
-    def _pod_of(self, pid: int) -> str:
-        """The pod that a process belongs to."""
-        pods = self.store.pods()
-        return next((name for name in pods if pid in {p.pid for p in self.kubelet.processes(name)}), f"no pod: {pid}")
 
     def _call(self, method: str, document: Manifest | None = None) -> Any:
         request = urllib.request.Request(

@@ -1,5 +1,6 @@
 """The kubelet that plays, with shells in the place of Ray."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,7 +37,10 @@ def test_a_pod_runs_when_ray_says_so(kubelet: Kubelet) -> None:
     kubelet.start(pod(RUNS, "sleep 600"))
     assert not kubelet.ended("one")
     assert kubelet.sidecar_problem("one") is None
-    assert len(kubelet.processes("one")) >= 2
+    processes = kubelet.processes("one")
+    assert len(processes) == 2
+    assert {kubelet.pod_of(process.pid) for process in processes} == {"one"}
+    assert kubelet.pod_of(os.getpid()) == kubelet.pod_of(2**22) == ""
 
 
 def test_variables_come_from_the_node_the_pod_and_secrets(kubelet: Kubelet, tmp_path: Path) -> None:
