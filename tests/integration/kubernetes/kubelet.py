@@ -2,12 +2,14 @@
 
 The first container is Ray's; a pod runs when that one says so, and has ended when that one has. The others are started
 after it. Images, init containers, volumes, probes and limits are not played.
+
+A pod has a folder of its own, in which all of its processes work: by it they are found, also those whose parents have
+gone, which a container would take with it.
 """
 
-import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ READY = "Ray runtime started."
 START_S = 90.0
 POLL_S = 0.1
 END_S = 10.0
+ROUNDS = 5  # of killing: what is killed may have started something just before
 GONE = (psutil.NoSuchProcess, psutil.ZombieProcess)
 
 
@@ -39,13 +42,14 @@ class Kubelet:
     """Of the whole cluster; its processes belong to one test."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str], secrets: Mapping[str, Mapping[str, str]]) -> None:
-        """`folder` gets the logs, and is the working directory of all processes: by it leftovers are found."""
+        """`folder` gets the pods' folders and logs."""
         self._folder, self._environment, self._secrets = folder.resolve(), environment, secrets
         self._pods: dict[str, list[_Container]] = {}
 
     def start(self, pod: Manifest) -> None:
         """Returns when Ray runs in it. Raises `PodError`, and then nothing of it is left."""
         name = pod["metadata"]["name"]
+        (self._folder / name).mkdir(exist_ok=True)
         containers = self._pods[name] = []
         try:
             for container in pod["spec"]["containers"]:
@@ -73,7 +77,7 @@ class Kubelet:
         deadline = time.monotonic() + spec["terminationGracePeriodSeconds"]
         hook = spec["containers"][0].get("lifecycle", {}).get("preStop")
         if hook is not None:
-            subprocess.run(hook["exec"]["command"], check=True, cwd=self._folder)
+            subprocess.run(hook["exec"]["command"], check=True, cwd=self._folder / name)
         processes = self.processes(name)
         for container in self._pods[name]:
             with suppress(*GONE):
@@ -83,35 +87,26 @@ class Kubelet:
 
     def kill(self, name: str) -> None:
         """SIGKILL to all of it at once, and forget it."""
-        _kill(self.processes(name))
+        self._kill(name)
         for container in self._pods.pop(name, []):
             container.process.wait(END_S)
 
-    def kill_all(self) -> list[str]:
-        """Of every pod, and of whatever they have left behind; its command lines are returned."""
+    def kill_all(self) -> None:
+        """Every pod. RuntimeError when something stays."""
         for name in list(self._pods):
             self.kill(name)
-        left = list(self._in_folder())
-        told = [" ".join(one.info["cmdline"] or [one.info["name"]]) for one in left]
-        _kill(left)
-        return told
+        self._kill("")
 
     def processes(self, name: str) -> list[psutil.Process]:
         """All processes of a pod; none when there is no such pod."""
-        found: list[psutil.Process] = []
-        for container in self._pods.get(name, []):
-            with suppress(*GONE):
-                found += [psutil.Process(container.process.pid), *container.process.children(recursive=True)]
-        return found
+        return self._below(name)
 
     def pod_of(self, pid: int) -> str:
         """The pod that a process belongs to; "" when it belongs to none, or is gone."""
-        with suppress(*GONE):
-            process = psutil.Process(pid)
-            above = {one.pid for one in [process, *process.parents()]}
-            for name, containers in list(self._pods.items()):
-                if any(one.process.pid in above for one in containers):
-                    return name
+        with suppress(*GONE, psutil.AccessDenied):
+            place = Path(psutil.Process(pid).cwd())
+            if place.parent == self._folder and place.name in self._pods:
+                return place.name
         return ""
 
     def logs(self) -> str:
@@ -124,7 +119,7 @@ class Kubelet:
         with log.open("wb") as sink:
             process = psutil.Popen(
                 container["args"],
-                cwd=self._folder,
+                cwd=self._folder / pod,
                 env={**self._environment, **given},
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
@@ -145,19 +140,25 @@ class Kubelet:
                 raise PodError(f"{pod} does not come up: {_tail(container.log)}")
             time.sleep(POLL_S)
 
-    def _in_folder(self) -> Iterator[psutil.Process]:
-        """Ray's processes keep the working directory of the one that started them."""
-        for process in psutil.process_iter(["cmdline", "name"]):
+    def _kill(self, name: str) -> None:
+        for _ in range(ROUNDS):
+            left = self._below(name)
+            if not left:
+                return
+            for process in left:
+                with suppress(*GONE):
+                    process.kill()
+            psutil.wait_procs(left, timeout=END_S)
+        raise RuntimeError(f"{name or 'pods'} cannot be killed: {left}")
+
+    def _below(self, name: str) -> list[psutil.Process]:
+        """Processes that work in a pod's folder, or for "" in any."""
+        found = []
+        for process in psutil.process_iter():
             with suppress(*GONE, psutil.AccessDenied):
-                if process.pid != os.getpid() and Path(process.cwd()).is_relative_to(self._folder):
-                    yield process
-
-
-def _kill(processes: list[psutil.Process]) -> None:
-    for process in processes:
-        with suppress(*GONE):
-            process.kill()
-    psutil.wait_procs(processes, timeout=END_S)
+                if Path(process.cwd()).is_relative_to(self._folder / name):
+                    found.append(process)
+        return found
 
 
 def _tail(log: Path, characters: int = 2000) -> str:

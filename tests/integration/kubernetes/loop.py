@@ -15,8 +15,8 @@ from typing import Any
 from tests.integration.kubernetes.api_server import ApiServer, issue_certificate
 from tests.integration.kubernetes.deviations import Places, applied, of_manifest
 from tests.integration.kubernetes.kubelet import Kubelet
-from tests.integration.kubernetes.objects import HEAD_GROUP, head_pod, ray_cluster
-from tests.integration.kubernetes.reconciler import Reconciler, running, runs
+from tests.integration.kubernetes.objects import ray_cluster
+from tests.integration.kubernetes.reconciler import Reconciler, runs
 from tests.integration.kubernetes.store import Store
 from tests.k8s.kustomize import ROOT, Manifest
 
@@ -116,14 +116,11 @@ def playing(service: Manifest, places: Places, folder: Path) -> Iterator[Loop]:
     with ExitStack() as stack:
         server = stack.enter_context(ApiServer(store, certificate, key))
         kubelet = Kubelet(folder, _environment(server, certificate, key), given)
-        stack.callback(_end, kubelet)
-        head = head_pod(store.cluster())
-        assert head["metadata"]["labels"]["ray.io/group"] == HEAD_GROUP
-        store.put_pod(head)
-        kubelet.start(head)
-        store.put_pod(running(head))
-        reconciler = stack.enter_context(Reconciler(store, kubelet))
-        yield Loop(store, server, kubelet, reconciler, places, token, head["metadata"]["name"])
+        stack.callback(kubelet.kill_all)
+        reconciler = Reconciler(store, kubelet)
+        head = reconciler.start_head()
+        stack.enter_context(reconciler)
+        yield Loop(store, server, kubelet, reconciler, places, token, head)
 
 
 def _environment(server: ApiServer, certificate: Path, key: Path) -> dict[str, str]:
@@ -144,10 +141,3 @@ def _environment(server: ApiServer, certificate: Path, key: Path) -> dict[str, s
         "RAY_KUBERAY_CLIENT_CERT_PATH": str(certificate),
         "RAY_KUBERAY_CLIENT_KEY_PATH": str(key),
     }
-
-
-def _end(kubelet: Kubelet) -> None:
-    """Nothing stays, and nothing has escaped from its pod."""
-    escaped = kubelet.kill_all()
-    assert kubelet.kill_all() == [], "processes that cannot be killed"
-    assert escaped == [], escaped

@@ -1,4 +1,4 @@
-"""A stand-in for the part of KubeRay's operator that makes worker pods come and go.
+"""A stand-in for the part of KubeRay's operator that makes pods come and go.
 
 Its rules, as of KubeRay 1.7 with the autoscaler on: a pod whose Ray has ended is deleted, and replaced a round later;
 pods named in workersToDelete are deleted; missing pods are made; **no other pod is ever deleted**, for only the
@@ -10,11 +10,11 @@ import threading
 from typing import Protocol, Self
 
 from tests.integration.kubernetes.kubelet import PodError
-from tests.integration.kubernetes.objects import worker_pod
+from tests.integration.kubernetes.objects import head_pod, worker_pod
 from tests.integration.kubernetes.store import Store
 from tests.k8s.kustomize import Manifest
 
-__all__ = ["Pods", "Reconciler", "running", "runs"]
+__all__ = ["Pods", "Reconciler", "runs"]
 
 PERIOD_S = 0.2
 FAILED_STARTS = 3  # in a row; on a busy machine Ray gives up on its own agents after 15 s
@@ -36,11 +36,6 @@ def runs(pod: Manifest) -> bool:
     """As the autoscaler sees it."""
     statuses = pod["status"].get("containerStatuses", [])
     return "deletionTimestamp" not in pod["metadata"] and any("running" in one["state"] for one in statuses)
-
-
-def running(pod: Manifest) -> Manifest:
-    """The pod when its containers run."""
-    return _with_state(pod, "Running", {"running": {}})
 
 
 class Reconciler:
@@ -67,6 +62,13 @@ class Reconciler:
         """Until it has ended by itself, which it does on an error only."""
         self._thread.join(timeout_s)
 
+    def start_head(self) -> str:
+        """Its name. Returns when it runs, and belongs before the rounds. Raises `PodError` after some attempts."""
+        pod = head_pod(self._store.cluster())
+        while not self._start(pod):
+            pass
+        return str(pod["metadata"]["name"])
+
     def round(self) -> None:
         """Bring the pods of every group to what the RayCluster says."""
         cluster = self._store.cluster()
@@ -86,7 +88,7 @@ class Reconciler:
                     self._delete(present.pop(name))
             wanted = min(max(group["replicas"], group["minReplicas"]), group["maxReplicas"]) * group["numOfHosts"]
             for _ in range(wanted - len(present)):
-                self._create(cluster, group)
+                self._start(worker_pod(cluster, group, next(self._suffixes)))
 
     def _run(self) -> None:
         try:
@@ -96,8 +98,8 @@ class Reconciler:
         except BaseException as error:  # noqa: BLE001  # the test looks at it
             self.error = error
 
-    def _create(self, cluster: Manifest, group: Manifest) -> None:
-        pod = worker_pod(cluster, group, next(self._suffixes))
+    def _start(self, pod: Manifest) -> bool:
+        """Whether it runs now. One that does not come up is forgotten, but only so often."""
         self._store.put_pod(pod)
         try:
             self._pods.start(pod)
@@ -106,9 +108,10 @@ class Reconciler:
             self._failed += 1
             if self._failed >= FAILED_STARTS:
                 raise
-            return
+            return False
         self._failed = 0
-        self._store.put_pod(running(pod))
+        self._store.put_pod(_with_state(pod, "Running", {"running": {}}))
+        return True
 
     def _bury(self, pod: Manifest) -> None:
         """Its Ray has ended by itself; nothing starts in it again."""

@@ -75,7 +75,7 @@ def test_a_pod_is_asked_before_it_is_killed(kubelet: Kubelet, tmp_path: Path) ->
     one = pod(script, lifecycle=hook)
     kubelet.start(one)
     kubelet.stop(one)
-    assert (tmp_path / "asked").exists()
+    assert (tmp_path / "one" / "asked").exists()
     assert kubelet.processes("one") == []
 
 
@@ -98,11 +98,15 @@ def test_everything_below_a_pod_dies_at_once(kubelet: Kubelet, end: Callable[[Ku
     assert not any(alive(process) for process in processes)
 
 
-def test_what_has_left_its_pod_is_found(kubelet: Kubelet) -> None:
-    """As a process of Ray's that goes on when its parent is gone."""
-    kubelet.start(pod(f"(setsid sleep 601 &) ; {RUNS}"))
-    assert kubelet.kill_all() == ["sleep 601"]
-    assert kubelet.kill_all() == []
+@pytest.mark.parametrize("end", [Kubelet.kill_all, lambda kubelet: kubelet.kill("one")])
+def test_what_has_lost_its_parents_dies_too(kubelet: Kubelet, end: Callable[[Kubelet], object]) -> None:
+    """As Ray's agents when `ray start` gives up."""
+    kubelet.start(pod(f"(setsid sleep 601 &) ; echo '{READY}'; exit 1"))
+    wait_until(lambda: kubelet.ended("one"), 60.0)
+    (orphan,) = kubelet.processes("one")
+    assert kubelet.pod_of(orphan.pid) == "one"
+    end(kubelet)
+    assert not alive(orphan)
 
 
 def alive(process: psutil.Process) -> bool:

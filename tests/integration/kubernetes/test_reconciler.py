@@ -21,12 +21,13 @@ class PaperPods:
     alive: set[str] = field(default_factory=set)
     dead: set[str] = field(default_factory=set)
     stopped: list[str] = field(default_factory=list)
-    failing: bool = False
+    failing: int = 0  # so many starts to come
 
     def start(self, pod: Manifest) -> None:
         name = pod["metadata"]["name"]
         assert not runs(self.store.pods()[name]), "nobody counts on it before it runs"
         if self.failing:
+            self.failing -= 1
             raise PodError("no")
         self.alive.add(name)
 
@@ -117,7 +118,7 @@ def test_a_pod_whose_ray_has_ended_is_replaced_a_round_later(
 
 
 def test_it_tries_again_but_not_forever(store: Store, pods: PaperPods, reconciler: Reconciler) -> None:
-    pods.failing = True
+    pods.failing = FAILED_STARTS
     change(store, "replicas", 1)
     for _ in range(FAILED_STARTS - 1):
         reconciler.round()
@@ -126,8 +127,19 @@ def test_it_tries_again_but_not_forever(store: Store, pods: PaperPods, reconcile
         reconciler.round()
 
 
+def test_the_head_comes_first_and_is_tried_again(store: Store, pods: PaperPods, reconciler: Reconciler) -> None:
+    pods.failing = FAILED_STARTS - 1
+    assert reconciler.start_head() == "outrider-test-head"
+    assert runs(store.pods()["outrider-test-head"])
+    reconciler.round()
+    assert pods.alive == set(store.pods()) == {"outrider-test-head"}
+    pods.failing = FAILED_STARTS
+    with pytest.raises(PodError):
+        reconciler.start_head()
+
+
 def test_its_thread_tells_why_it_ended(store: Store, pods: PaperPods) -> None:
-    pods.failing = True
+    pods.failing = FAILED_STARTS
     change(store, "replicas", 1)
     with Reconciler(store, pods) as running:
         running.join(60.0)
