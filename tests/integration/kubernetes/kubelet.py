@@ -23,8 +23,7 @@ __all__ = ["Kubelet", "PodError"]
 READY = "Ray runtime started."
 START_S = 90.0
 POLL_S = 0.1
-END_S = 10.0
-ROUNDS = 5  # of killing: what is killed may have started something just before
+END_S = 30.0
 GONE = (psutil.NoSuchProcess, psutil.ZombieProcess)
 
 
@@ -78,11 +77,11 @@ class Kubelet:
         hook = spec["containers"][0].get("lifecycle", {}).get("preStop")
         if hook is not None:
             subprocess.run(hook["exec"]["command"], check=True, cwd=self._folder / name)
-        processes = self.processes(name)
         for container in self._pods[name]:
             with suppress(*GONE):
                 container.process.terminate()
-        psutil.wait_procs(processes, timeout=max(0.0, deadline - time.monotonic()))
+        while self.processes(name) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
         self.kill(name)
 
     def kill(self, name: str) -> None:
@@ -98,8 +97,13 @@ class Kubelet:
         self._kill("")
 
     def processes(self, name: str) -> list[psutil.Process]:
-        """All processes of a pod; none when there is no such pod."""
-        return self._below(name)
+        """All that work in a pod's folder, or for "" in any. What is dead and not yet buried works nowhere."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(*GONE, psutil.AccessDenied):
+                if Path(process.cwd()).is_relative_to(self._folder / name):
+                    found.append(process)
+        return found
 
     def pod_of(self, pid: int) -> str:
         """The pod that a process belongs to; "" when it belongs to none, or is gone."""
@@ -141,24 +145,15 @@ class Kubelet:
             time.sleep(POLL_S)
 
     def _kill(self, name: str) -> None:
-        for _ in range(ROUNDS):
-            left = self._below(name)
-            if not left:
-                return
+        """Again and again: what is killed may have started something just before."""
+        deadline = time.monotonic() + END_S
+        while left := self.processes(name):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{name or 'pods'} cannot be killed: {left}")
             for process in left:
                 with suppress(*GONE):
                     process.kill()
-            psutil.wait_procs(left, timeout=END_S)
-        raise RuntimeError(f"{name or 'pods'} cannot be killed: {left}")
-
-    def _below(self, name: str) -> list[psutil.Process]:
-        """Processes that work in a pod's folder, or for "" in any."""
-        found = []
-        for process in psutil.process_iter():
-            with suppress(*GONE, psutil.AccessDenied):
-                if Path(process.cwd()).is_relative_to(self._folder / name):
-                    found.append(process)
-        return found
+            time.sleep(POLL_S)
 
 
 def _tail(log: Path, characters: int = 2000) -> str:

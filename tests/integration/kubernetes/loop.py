@@ -43,13 +43,15 @@ class Loop:
         """As the operator does with serveConfigV2: to the head's dashboard."""
         self._call("PUT", document)
 
-    def replicas(self, deployment: str) -> list[str]:
-        """The pods in which replicas of it run, one name for each replica; sorted."""
+    def replicas(self) -> dict[str, list[str]]:
+        """By deployment, the pods in which its replicas run: one name for each replica, sorted."""
         application = self._application()
         if application is None:
-            return []
-        replicas = application["deployments"].get(deployment, {}).get("replicas", [])
-        return sorted(self.kubelet.pod_of(one["pid"]) for one in replicas if one["state"] == "RUNNING")
+            return {}
+        return {
+            name: sorted(self.kubelet.pod_of(one["pid"]) for one in deployment["replicas"] if one["state"] == "RUNNING")
+            for name, deployment in application["deployments"].items()
+        }
 
     def ready(self) -> bool:
         """Whether the application runs. AssertionError when it cannot."""

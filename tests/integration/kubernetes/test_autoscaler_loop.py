@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.faults.processes import slowed, titled
 from cluster.local import free_port
 from cluster.security.api_keys import hash_of, new_key
 from cluster.security.key_file import KeyEntry, KeyFile, write_keys
@@ -19,6 +20,7 @@ from tests.k8s.manifests import serve_config
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 GROUPS = {"Gateway": "ingress", "DraftProposer": "draft", "TargetVerifier": "verify"}
+SLOW = 0.15  # share of the time in which a slow verifier runs
 STEP_S = 180.0  # for each step, which takes seconds on a quiet machine
 
 
@@ -54,7 +56,7 @@ def test_pods_follow_the_application(loop: Loop, service: Manifest, places: Plac
     assert {name: replicas_asked(loop, name) for name in GROUPS.values()} == {name: [1] for name in GROUPS.values()}
 
     address = f"127.0.0.1:{places.grpc_port}"
-    with steady_load(address, workers=1, pause_s=0.5, api_key=api_key) as always:
+    with steady_load(address, workers=1, pause_s=1.0, api_key=api_key) as always:
         grows_with_load(loop, address, api_key)
         shrinks_when_idle(loop)
         answers_go_on(loop, always)
@@ -64,8 +66,12 @@ def test_pods_follow_the_application(loop: Loop, service: Manifest, places: Plac
 
 
 def grows_with_load(loop: Loop, address: str, api_key: str) -> None:
-    """More sessions than one drafter is meant to carry: our policy asks Serve, Serve asks Ray, Ray asks KubeRay."""
-    with steady_load(address, workers=2, api_key=api_key):
+    """More sessions than one drafter is meant to carry: our policy asks Serve, Serve asks Ray, Ray asks KubeRay.
+
+    The verifier is slow, as with a large model: requests last, and leave the cores to the pod that starts.
+    """
+    (verifier,) = titled("ServeReplica:outrider:TargetVerifier")
+    with steady_load(address, workers=2, api_key=api_key), slowed(verifier, SLOW):
         loop.until(lambda: placed(loop) == (1, 2, 1), STEP_S)
     assert replicas_asked(loop, "draft") == [1, 2]
 
@@ -99,8 +105,8 @@ def answers_go_on(loop: Loop, load: SteadyLoad) -> None:
 
 def placed(loop: Loop) -> tuple[int, ...] | None:
     """Replicas of each pool when every pod carries one, of those that the pod's group is for; else None."""
-    replicas = [loop.replicas(name) for name in GROUPS]
-    return tuple(map(len, replicas)) if replicas == [loop.pods(group) for group in GROUPS.values()] else None
+    pods = {name: loop.pods(group) for name, group in GROUPS.items()}
+    return tuple(map(len, pods.values())) if loop.replicas() == pods else None
 
 
 def replicas_asked(loop: Loop, group: str) -> list[int]:
