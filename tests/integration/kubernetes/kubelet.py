@@ -24,6 +24,9 @@ READY = "Ray runtime started."
 START_S = 90.0
 POLL_S = 0.1
 END_S = 30.0
+# When the test's process (or the thread that has started a container) is gone without a word, Linux kills the
+# container; and `ray start --block` has the same done to its processes.
+ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
 GONE = (psutil.NoSuchProcess, psutil.ZombieProcess)
 
 
@@ -122,7 +125,7 @@ class Kubelet:
         given = {one["name"]: self._value(one) for one in container.get("env", [])}
         with log.open("wb") as sink:
             process = psutil.Popen(
-                container["args"],
+                [*ENDS_WITH_US, *container["args"]],
                 cwd=self._folder / pod,
                 env={**self._environment, **given},
                 stdin=subprocess.DEVNULL,

@@ -1,6 +1,8 @@
 """The kubelet that plays, with shells in the place of Ray."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 from tests.integration.cluster.processes import wait_until
 from tests.integration.kubernetes.kubelet import READY, Kubelet, PodError
-from tests.k8s.kustomize import Manifest
+from tests.k8s.kustomize import ROOT, Manifest
 
 SECRETS = {"locker": {"token": "hush"}}
 
@@ -107,6 +109,24 @@ def test_what_has_lost_its_parents_dies_too(kubelet: Kubelet, end: Callable[[Kub
     assert kubelet.pod_of(orphan.pid) == "one"
     end(kubelet)
     assert not alive(orphan)
+
+
+def test_no_pod_outlives_the_test(tmp_path: Path) -> None:
+    """Whose process is killed before it can clean up."""
+    script = f"""
+import sys, time, pathlib
+from tests.integration.kubernetes.kubelet import Kubelet
+kubelet = Kubelet(pathlib.Path({str(tmp_path)!r}), {{"PATH": "/usr/bin:/bin"}}, {{}})
+kubelet.start({pod(RUNS)!r})
+print("started", flush=True)
+time.sleep(600)
+"""
+    with psutil.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as test:
+        assert test.stdout.readline() == "started\n"
+        (one,) = Kubelet(tmp_path, {}, {}).processes("one")
+        assert alive(one)
+        test.kill()
+    wait_until(lambda: not alive(one), 60.0)
 
 
 def alive(process: psutil.Process) -> bool:
