@@ -1,8 +1,10 @@
 """A verifier's engine in miniature: its target knows the whole answer, its clock measures every call."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tests.fakes.scripted_drafter import ThreadedDrafter
 from workers.core.proposal import Proposal, TreeBudget
 from workers.core.request import DrafterEndpoint, GenerationRequest
 from workers.core.sampling_params import SamplingParams, SpeculationMode, VerificationRule
@@ -13,7 +15,16 @@ from workers.proposers.draft_link import LinkOptions
 from workers.proposers.remote import RemoteOptions, RemoteProposer
 from workers.rpc.handshake import VerifierIdentity
 
-__all__ = ["BUDGET", "Running", "answer", "generation_request", "remote_proposer", "run_request"]
+__all__ = [
+    "BUDGET",
+    "Running",
+    "answer",
+    "connected",
+    "eventually",
+    "generation_request",
+    "remote_proposer",
+    "run_request",
+]
 
 VOCAB_SIZE = 1000
 BUDGET = TreeBudget(max_depth=4, max_width=2, max_nodes=8)
@@ -29,6 +40,19 @@ def remote_proposer(**options: object) -> RemoteProposer:
     identity = VerifierIdentity("verifier", 7, "target", "fingerprint", "hash", VOCAB_SIZE)
     values = {"link": LinkOptions(min_backoff_s=0.02, max_backoff_s=0.1), **options}
     return RemoteProposer(identity, options=RemoteOptions(**values))  # type: ignore[arg-type]
+
+
+def eventually(condition: Callable[[], bool], timeout_s: float = 3.0) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def connected(proposer: RemoteProposer, *drafters: ThreadedDrafter) -> None:
+    assert proposer.connect([drafter.address for drafter in drafters], 3.0)
 
 
 def generation_request(

@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -25,7 +24,14 @@ from tests.fakes.behaviours import (
     WrongEpoch,
 )
 from tests.fakes.scripted_drafter import ScriptedDrafter, ThreadedDrafter
-from tests.unit.proposers.driver import Running, answer, generation_request, remote_proposer, run_request
+from tests.unit.proposers.driver import (
+    Running,
+    answer,
+    eventually,
+    generation_request,
+    remote_proposer,
+    run_request,
+)
 from workers.core.sampling_params import VerificationRule
 from workers.proposers.counters import LinkState
 from workers.proposers.draft_link import LinkOptions
@@ -33,22 +39,6 @@ from workers.proposers.remote import RemoteProposer
 
 SEQUENCE = answer()
 ORACLE = Oracle([SEQUENCE])
-
-
-@pytest.fixture
-def proposer() -> Iterator[RemoteProposer]:
-    proposer = remote_proposer()
-    yield proposer
-    proposer.shutdown()
-
-
-def eventually(condition: Callable[[], bool], timeout_s: float = 3.0) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 @pytest.mark.parametrize(
