@@ -31,6 +31,12 @@ def test_the_manifest_carries_the_file(folder: Path) -> None:
     assert ray_service(build(folder))["spec"]["serveConfigV2"] == (folder / "serve.yaml").read_text()
 
 
+def test_production_logs_what_machines_read() -> None:
+    config = load_config(K8S / "overlays/production/serve.yaml").serve_config
+    assert config.logging_config is not None
+    assert config.logging_config.encoding == "JSON"
+
+
 def test_components_leave_it_alone(objects: list[Manifest]) -> None:
     text = ray_service(objects)["spec"]["serveConfigV2"]
     assert text in {(folder / "serve.yaml").read_text() for folder in FOLDERS}
