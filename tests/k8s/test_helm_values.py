@@ -182,7 +182,7 @@ def test_a_wrong_type_is_refused_wherever_it_stands() -> None:
         ({"draft": {"memory": "16 GB"}}, "/draft/memory"),
         ({"draft": {"minReplicas": 9}}, "draft.minReplicas: at most maxReplicas = 8"),
         ({"verify": {"minReplicas": 0}}, "/verify/minReplicas"),
-        ({"verify": {"drainSeconds": 170}}, "verify.terminationGracePeriodSeconds: must be at least"),
+        ({"verify": {"drainSeconds": 170}}, "verify.terminationGracePeriodSeconds: must be at least preStop (5) + drainSeconds + 15 = 190"),
         ({"ingress": {"objectStoreMemory": "1Gi"}}, "/ingress/objectStoreMemory"),
         ({"ingress": {"tolerations": [{"keyy": "x"}]}}, "keyy"),
         ({"images": {"cpu": {"tag": "latest"}}}, "/images/cpu/tag"),

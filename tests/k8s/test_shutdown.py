@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from cluster.config.arguments import OutriderArgs
-from tests.k8s.kustomize import Manifest
+from tests.k8s.kustomize import K8S, Manifest
 from tests.k8s.manifests import cluster, env, groups, of_kind, pod_templates, ray_service, serve_config
 from tests.k8s.placement import pools
 
@@ -115,3 +115,18 @@ def test_unsound_budgets_are_found(base: list[Manifest], spec: Manifest) -> None
     budget = of_kind(base, "PodDisruptionBudget")[1]
     budget["spec"].update(spec)
     assert budget_faults(base)
+
+
+def test_one_rule_in_the_same_words() -> None:
+    """Wherever people meet it, and with the numbers of this module."""
+    chart = K8S / "helm/outrider"
+    rule = f"t least preStop (5) + {{}} + {MARGIN_S:.0f}"
+    for path, drain in (
+        (K8S / "README.md", "drain"),
+        (chart / "templates/_group.tpl", "drain"),
+        (chart / "templates/_helpers.tpl", "drain"),
+        (chart / "templates/_helpers.tpl", "drainSeconds"),
+        (chart / "values.yaml", "drainSeconds"),
+        (chart / "README.md", "`drainSeconds`"),
+    ):
+        assert rule.format(drain) in path.read_text(), path

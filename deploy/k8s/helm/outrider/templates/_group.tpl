@@ -50,7 +50,7 @@ template:
   spec:
     serviceAccountName: outrider-worker
     automountServiceAccountToken: false
-    # At least preStop 5 + drain + 15 to spare.
+    # At least preStop (5) + drain + 15.
     terminationGracePeriodSeconds: {{ int $pool.terminationGracePeriodSeconds }}
     {{- include "outrider.pullSecrets" .root | nindent 4 }}
     {{- if and .root.Values.priorityClass.enabled (ne .role "draft") }}

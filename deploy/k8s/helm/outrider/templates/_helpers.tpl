@@ -13,12 +13,12 @@
 {{- .Values.serveConfig | default (.Files.Get "files/serve.yaml") }}
 {{- end }}
 
-{{/* A pod that is told to go ends its answers first: 5 s preStop, the drain, 15 s to spare. Arguments: pool; name
+{{/* A pod that is told to go ends its answers first: at least preStop (5) + drain + 15. Arguments: pool; name
      or values, where it stands in the values. */}}
 {{- define "outrider.checkTimes" -}}
 {{- $least := add 20 .pool.drainSeconds }}
 {{- if lt (int .pool.terminationGracePeriodSeconds) (int $least) }}
-{{- fail (printf "%s.terminationGracePeriodSeconds: must be at least drainSeconds + 20 = %d" (.values | default .name) $least) }}
+{{- fail (printf "%s.terminationGracePeriodSeconds: must be at least preStop (5) + drainSeconds + 15 = %d" (.values | default .name) $least) }}
 {{- end }}
 {{- if gt (int .pool.minReplicas) (int .pool.maxReplicas) }}
 {{- fail (printf "%s.minReplicas: at most maxReplicas = %d" (.values | default .name) (int .pool.maxReplicas)) }}
