@@ -93,7 +93,7 @@ SPECIAL: dict[str, tuple[Any, str]] = {
 ELSEWHERE = re.compile(
     r".*\.(enabled|create)|keepOnUninstall|upgradeStrategy\.type|images\.cpu\.digest|images\.(cuda|redis)\.(tag|repository)"
 )
-SMALL = {  # bounded too closely to be found by a number of their own
+SMALL: dict[str, Any] = {  # bounded too closely to be found by a number of their own
     "upgradeStrategy.maxSurgePercent": 50,
     "upgradeStrategy.stepSizePercent": 7,
     "ingress.minReplicas": 3,
@@ -102,6 +102,9 @@ SMALL = {  # bounded too closely to be found by a number of their own
     "verify.minReplicas": 3,
     "verify.gpus": 3,
     "spotDrafts.minReplicas": 3,
+    "ingress.spread": "require",
+    "draft.spread": "prefer",
+    "verify.spread": "require",
 }
 
 
@@ -182,7 +185,11 @@ def test_a_wrong_type_is_refused_wherever_it_stands() -> None:
         ({"draft": {"memory": "16 GB"}}, "/draft/memory"),
         ({"draft": {"minReplicas": 9}}, "draft.minReplicas: at most maxReplicas = 8"),
         ({"verify": {"minReplicas": 0}}, "/verify/minReplicas"),
-        ({"verify": {"drainSeconds": 170}}, "verify.terminationGracePeriodSeconds: must be at least preStop (5) + drainSeconds + 15 = 190"),
+        ({"verify": {"spread": "always"}}, "/verify/spread"),
+        (
+            {"verify": {"drainSeconds": 170}},
+            "verify.terminationGracePeriodSeconds: must be at least preStop (5) + drainSeconds + 15 = 190",
+        ),
         ({"ingress": {"objectStoreMemory": "1Gi"}}, "/ingress/objectStoreMemory"),
         ({"ingress": {"tolerations": [{"keyy": "x"}]}}, "keyy"),
         ({"images": {"cpu": {"tag": "latest"}}}, "/images/cpu/tag"),

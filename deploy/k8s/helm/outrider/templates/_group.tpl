@@ -70,14 +70,22 @@ template:
     resourceClaims:
       - {name: gpus, resourceClaimTemplateName: {{ .claims }}}
     {{- end }}
-    {{- if eq .role "ingress" }}
+    {{- if ne $pool.spread "none" }}
     topologySpreadConstraints:
       - maxSkew: 1
         topologyKey: kubernetes.io/hostname
+        {{- if eq $pool.spread "require" }}
+        minDomains: 2
+        whenUnsatisfiable: DoNotSchedule
+        nodeTaintsPolicy: Honor
+        {{- else }}
         whenUnsatisfiable: ScheduleAnyway
+        {{- end }}
         labelSelector:
           matchLabels:
             {{- include "outrider.labels" .role | nindent 12 }}
+        # The operator's label: an old cluster does not count, it goes.
+        matchLabelKeys: [ray.io/cluster]
     {{- end }}
     initContainers:
       # A replica whose model is missing fails three times and stays down; so its pod waits.
