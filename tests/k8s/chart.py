@@ -12,7 +12,7 @@ import yaml
 from tests.k8s.binaries import helm
 from tests.k8s.kustomize import K8S, Manifest
 
-__all__ = ["CHART", "VALUES", "differences", "merged", "render", "render_or_error", "run_helm"]
+__all__ = ["CHART", "VALUES", "differences", "merged", "overlay_options", "render", "render_or_error", "run_helm"]
 
 CHART = K8S / "helm/outrider"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -53,6 +53,12 @@ def render(
     objects = render_or_error(values, *options, namespace=namespace, chart=chart, tests=tests)
     assert not isinstance(objects, str), objects
     return objects
+
+
+def overlay_options(name: str) -> list[str]:
+    """As the README and the files of values say: values of the overlay, and its Serve config."""
+    serve = K8S / "overlays" / name / "serve.yaml"
+    return ["--values", str(CHART / f"values-{name}.yaml"), "--set-file", f"serveConfig={serve}"]
 
 
 def merged(*values: Values) -> Values:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.k8s.chart import CHART, VALUES, differences, merged, render, run_helm
+from tests.k8s.chart import CHART, VALUES, differences, merged, overlay_options, render, run_helm
 from tests.k8s.conftest import render as kustomize
-from tests.k8s.kustomize import BASE, COMPONENTS, K8S, OVERLAYS, Manifest, build, with_components
+from tests.k8s.kustomize import BASE, COMPONENTS, OVERLAYS, Manifest, build, with_components
 from tests.k8s.manifests import changed, containers, of_kind, paths, pod_templates, ray_service
 from tests.k8s.network import Pod, allowed
 from tests.k8s.operator_rules import violations as operator_violations
@@ -57,12 +57,6 @@ MATRIX: dict[str, dict[str, Any]] = {
     },
     "kept": {"keepOnUninstall": True, **OPTIONS["model-prefetch"], **OPTIONS["spot-drafts"]},
 }
-
-
-def overlay_options(name: str) -> list[str]:
-    """As the README and the files of values say: values of the overlay, and its Serve config."""
-    serve = K8S / "overlays" / name / "serve.yaml"
-    return ["--values", str(CHART / f"values-{name}.yaml"), "--set-file", f"serveConfig={serve}"]
 
 
 def test_the_defaults_are_the_base() -> None:

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.k8s.chart import CHART, VALUES, merged, render, render_or_error, run_helm
+from tests.k8s.chart import CHART, VALUES, merged, overlay_options, render, render_or_error, run_helm
 from tests.k8s.kustomize import BASE, OVERLAYS
 from tests.k8s.manifests import changed, paths
 
@@ -47,8 +47,7 @@ def faults(values: dict[str, Any]) -> list[str]:
 def test_lint_finds_nothing() -> None:
     """Neither with the defaults nor with the values of any overlay."""
     for name in (None, *OVERLAYS):
-        values = [] if name is None else ["--values", CHART / f"values-{name}.yaml"]
-        answer = run_helm("lint", "--strict", CHART, *values)
+        answer = run_helm("lint", "--strict", CHART, *([] if name is None else overlay_options(name)))
         assert answer.returncode == 0, answer.stdout + answer.stderr
         assert "WARNING" not in answer.stdout
     assert {path.name for path in CHART.glob("values-*.yaml")} == {f"values-{name}.yaml" for name in OVERLAYS}
@@ -80,7 +79,7 @@ SPECIAL: dict[str, tuple[Any, str]] = {
     "images.cuda.digest": ("sha256:" + "c" * 64, "@sha256:" + "c" * 64),
     "images.redis.digest": ("sha256:" + "d" * 64, "@sha256:" + "d" * 64),
     "serveConfig": (SERVE + "# marked\n", "# marked"),
-    "models.sources": (["a/marked-model"], "a/marked-model"),
+    "models.sources": (["a/marked-model", *VALUES["models"]["sources"]], "a/marked-model"),
     "models.accessModes": (["ReadWriteOnce"], "ReadWriteOnce"),
     "networkPolicy.operatorNamespaces": (["marked-operators"], "marked-operators"),
     "networkPolicy.apiServerCIDRs": (["10.9.8.7/32"], "10.9.8.7/32"),
@@ -91,7 +90,7 @@ SPECIAL: dict[str, tuple[Any, str]] = {
 }
 # What parity with the components shows, or a test of its own: `another-registry` and `test_small_numbers_...`.
 ELSEWHERE = re.compile(
-    r".*\.(enabled|create)|keepOnUninstall|upgradeStrategy\.type|images\.cpu\.digest|images\.(cuda|redis)\.(tag|repository)"
+    r".*\.(enabled|create)|keepOnUninstall|serveConfigRequired|upgradeStrategy\.type|images\.cpu\.digest|images\.(cuda|redis)\.(tag|repository)"
 )
 SMALL: dict[str, Any] = {  # bounded too closely to be found by a number of their own
     "upgradeStrategy.maxSurgePercent": 50,
@@ -218,6 +217,46 @@ def test_bad_values_are_refused_by_helm(values: dict[str, Any], words: str) -> N
     answer = render_or_error(values)
     assert isinstance(answer, str), "helm took it"
     assert words in answer
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_an_overlay_without_its_serve_config_is_refused(name: str) -> None:
+    """Else the base's would be rendered, whose models and bounds are others."""
+    options = overlay_options(name)
+    assert isinstance(render_or_error(None, *options), list)
+    answer = render_or_error(None, *options[:2])
+    assert isinstance(answer, str), "helm took it"
+    assert "--set-file serveConfig=FILE" in answer
+
+
+@pytest.mark.parametrize(
+    ("sources", "pool", "model", "missing"),
+    [
+        (
+            ["tiny", "tiny-draft"],
+            "target",
+            "/models/tiny",
+            "/models/Qwen3-0.6B of `draft` is in none of models.sources (tiny,",
+        ),
+        (["Qwen/Qwen3-0.6B"], "target", "/models/Qwen3-32B/", "/models/Qwen3-32B of `target` is in none"),
+        (["Qwen/Qwen3-0.6B"], "target", "/models//Qwen3-32B/deeper", "of `target` is in none"),
+        (["Qwen/Qwen3-0.6B"], "target", "/elsewhere/Qwen3-32B", ""),
+        (["a/T", "Qwen/Qwen3-0.6B", "more"], "target", "/models/T", ""),
+        (["Qwen/Qwen3-32B"], "draft", None, ""),
+    ],
+)
+def test_models_come_from_the_sources(sources: list[str], pool: str, model: str | None, missing: str) -> None:
+    document = yaml.safe_load(SERVE)
+    args = document["applications"][0]["args"]
+    if model is None:
+        args[pool] = None
+    else:
+        args[pool]["config"]["model"]["model"] = model
+    answer = render_or_error({"models": {"sources": sources}, "serveConfig": yaml.safe_dump(document)})
+    assert isinstance(answer, str) == bool(missing)
+    if isinstance(answer, str):
+        assert missing in answer
+        assert "--set-file serveConfig=FILE" in answer
 
 
 def test_notes_say_what_is_left_to_do(tmp_path: Path) -> None:

@@ -110,10 +110,14 @@
 {{- if ne (len $ours) 1 }}
 {{- fail (printf "serveConfig: exactly one application needs `import_path: cluster.app:build`, found %d" (len $ours)) }}
 {{- end }}
+{{- if and .Values.serveConfigRequired (not .Values.serveConfig) }}
+{{- fail "serveConfig: these values need a Serve config of their own, and that of the base is another: give it with --set-file serveConfig=FILE, at each upgrade too" }}
+{{- end }}
 {{- $args := (first $ours).args }}
 {{- if not (and (kindIs "map" $args) (kindIs "string" (get (default dict $args) "model_name")) (kindIs "map" (get (default dict $args) "target"))) }}
 {{- fail "serveConfig: `args` of the application must be a mapping with `model_name` and `target`" }}
 {{- end }}
+{{- include "outrider.checkModels" (dict "args" $args "sources" .Values.models.sources) }}
 {{- range $key := list "http_options" "grpc_options" }}
 {{- if not (kindIs "map" (get $config $key | default dict)) }}
 {{- fail (printf "serveConfig: `%s` must be a mapping" $key) }}
@@ -137,5 +141,23 @@
 {{- $functions := get $grpc "grpc_servicer_functions" }}
 {{- if not (and (kindIs "slice" $functions) (or (has $servicer $functions) (has (replace "grpc.add" "grpc:add" $servicer) $functions))) }}
 {{- fail (printf "serveConfig: grpc_options.grpc_servicer_functions must have %s" $servicer) }}
+{{- end }}
+{{- end }}
+
+{{/* Every model in the volume is one that pods wait for. Arguments: args of the application; sources. */}}
+{{- define "outrider.checkModels" -}}
+{{- $there := list }}
+{{- range .sources }}
+{{- $there = append $there (base .) }}
+{{- end }}
+{{- range $pool := list "target" "draft" }}
+{{- $place := get $.args $pool }}
+{{- range $key := list "config" "model" "model" }}
+{{- $place = ternary (get (ternary $place dict (kindIs "map" $place)) $key) "" (kindIs "map" $place) }}
+{{- end }}
+{{- $folder := regexFind "^/models/+[^/]+" (toString $place) }}
+{{- if and $folder (not (has (base $folder) $there)) }}
+{{- fail (printf "serveConfig: the model %s of `%s` is in none of models.sources (%s): give the Serve config that belongs to these values with --set-file serveConfig=FILE, at each upgrade too, or add the model's source" $folder $pool (join ", " $.sources)) }}
+{{- end }}
 {{- end }}
 {{- end }}
