@@ -29,6 +29,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "model-prefetch": {"prefetch": {"enabled": True}},
     "monitoring": {"monitoring": {"enabled": True}},
     "spot-drafts": {"spotDrafts": {"enabled": True}},
+    "tracing": {"tracing": {"enabled": True}},
 }
 # Combinations that no overlay has.
 MATRIX: dict[str, dict[str, Any]] = {

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,17 @@ def test_images_have_what_the_operator_needs_and_no_root(target: str) -> None:
     installs = re.findall(r"pip install (.+)", body)
     assert installs
     assert all(one.startswith("-c /opt/outrider/constraints.txt") for one in installs)
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_images_can_send_traces(target: str) -> None:
+    """The extra is there, and what it brings is what the exporter imports."""
+    (install,) = re.findall(r"pip install (.+/wheels/.+?) &&", stages()[target][1])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f'"{project["name"]}[tracing]"' in install
+    assert "opentelemetry-exporter-otlp-proto-grpc" in project["optional-dependencies"]["tracing"]
+    (module,) = re.findall(r'python -c "import (opentelemetry\.\S+)"', stages()[target][1])
+    assert f"from {module} import" in (ROOT / "workers/rpc/otel.py").read_text()
 
 
 def test_both_images_are_the_same_but_for_torch() -> None:

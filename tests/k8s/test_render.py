@@ -14,7 +14,7 @@ CONSTRAINTS = (ROOT / "constraints.txt").read_text()
 
 def test_every_overlay_and_component_is_looked_at() -> None:
     assert set(OVERLAYS) == {"kind-cpu", "production", "small"}
-    assert len(COMPONENTS) == 8
+    assert len(COMPONENTS) == 9
     folders = {path.parent for path in K8S.rglob("kustomization.yaml")}
     assert folders == {
         BASE,
