@@ -146,7 +146,8 @@ def test_the_serve_config_is_the_file_of_the_base_or_another_as_a_whole() -> Non
     assert (CHART / "files/serve.yaml").resolve() == BASE / "serve.yaml"
     assert ray_service(render())["spec"]["serveConfigV2"] == text
     other = text.replace("Qwen3-32B", "another")
-    assert ray_service(render({"serveConfig": other}))["spec"]["serveConfigV2"] == other
+    models = {"sources": ["x/another", "Qwen/Qwen3-0.6B"]}
+    assert ray_service(render({"serveConfig": other, "models": models}))["spec"]["serveConfigV2"] == other
 
 
 def test_a_package_is_whole(tmp_path: Path) -> None:
