@@ -89,7 +89,7 @@ def test_a_sound_cluster_passes(cluster: Path) -> None:
 )
 def test_a_cluster_with_a_fault_fails(cluster: Path, fault: str, words: str) -> None:
     (cluster / fault).touch()
-    answer = smoke(cluster, "somewhere", WAIT="1")
+    answer = smoke(cluster, "somewhere", WAIT="1" if fault == "lost" else "60")
     assert answer.returncode == 1
     assert f"FAILED: {words}" in answer.stderr
     assert "OK" not in answer.stdout

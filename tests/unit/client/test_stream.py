@@ -130,13 +130,22 @@ def test_closing_the_client_ends_its_streams(server: FakeServer) -> None:
             call()
 
 
+async def served(server: FakeServer) -> None:
+    """Until its first answer hangs, and what it had sent has most likely been read."""
+    while not server.requests:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)
+
+
 async def test_async_cancel_from_another_task(server: FakeServer) -> None:
     server.fail_next(Fault(after_tokens=5, hang=True))
     async with server.async_client() as client:
         stream = client.stream("x")
-        asyncio.get_running_loop().call_later(0.05, stream.cancel)
+        reading = asyncio.create_task(stream.result())
+        await served(server)
+        stream.cancel()
         with pytest.raises(outrider.CancelledError, match="the stream was cancelled") as caught:
-            await stream.result()
+            await reading
     assert caught.value.partial is not None
     assert caught.value.partial.text == "Hello"
     assert server.cancelled.wait(SOON_S)
@@ -147,7 +156,7 @@ async def test_cancelling_the_reading_task_ends_the_request_on_the_server(server
     server.fail_next(Fault(after_tokens=5, hang=True))
     async with server.async_client() as client:
         task = asyncio.create_task(client.generate("x"))
-        await asyncio.sleep(0.1)
+        await served(server)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -160,7 +169,7 @@ async def test_asyncio_timeouts_work(server: FakeServer) -> None:
     async with server.async_client() as client:
         stream = client.stream("x")
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
+            async with asyncio.timeout(1.0):
                 await stream.result()
         with pytest.raises(outrider.CancelledError, match="the stream was left before its end"):
             await stream.result()
