@@ -24,7 +24,7 @@ from outrider import AsyncClient, Generation, Speculation
 
 from benchmarks.together import document, load_several
 from cluster.config.loader import IMPORT_PATH
-from cluster.local import LocalCluster
+from cluster.local import LocalCluster, free_port
 
 __all__ = ["Run", "main", "summarize"]
 
@@ -132,7 +132,8 @@ def measure(rounds: int) -> list[Run]:
         target = build_tiny_model(folder / "target", context_length=1024)
         draft = build_tiny_draft(folder / "draft", target)
         cluster.start_ray()
-        cluster.deploy(load_several(document([application(target, draft, cache) for cache in BLOCKS]), folder))
+        content = document([application(target, draft, cache) for cache in BLOCKS], free_port(), free_port())
+        cluster.deploy(load_several(content, folder))
         cluster.wait_ready(900.0)
         for number in range(rounds):
             for cache in BLOCKS:

@@ -26,7 +26,7 @@ from outrider import AsyncClient, Generation, Speculation
 from benchmarks.paced_verifier import ROW_VARIABLE, STEP_VARIABLE
 from benchmarks.together import document, load_several
 from cluster.config.loader import IMPORT_PATH
-from cluster.local import LocalCluster
+from cluster.local import LocalCluster, free_port
 
 __all__ = ["Run", "application", "main", "prompts_of", "summarize"]
 
@@ -148,7 +148,7 @@ def measure(requests: int, rounds: int) -> list[Run]:
         folder = Path(name)
         target = build_tiny_model(folder / "target", context_length=1024)
         cluster.start_ray()
-        content = document([application(target, policy) for policy in POLICIES])
+        content = document([application(target, policy) for policy in POLICIES], free_port(), free_port())
         cluster.deploy(load_several(content, folder, PACED))
         cluster.wait_ready(900.0)
         address = f"127.0.0.1:{cluster.grpc_port}"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from cluster.config.loader import IMPORT_PATH, load_config
-from cluster.local import free_port
 
 if TYPE_CHECKING:
     from ray.serve.schema import ServeDeploySchema  # Ray reads how it authenticates when it is imported
@@ -17,12 +16,12 @@ __all__ = ["document", "load_several"]
 SERVICER = "outrider.v1.generation_pb2_grpc.add_GenerationServiceServicer_to_server"
 
 
-def document(applications: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A Serve file on the loopback interface and free ports."""
+def document(applications: Sequence[Mapping[str, Any]], grpc_port: int, http_port: int) -> dict[str, Any]:
+    """A Serve file on the loopback interface."""
     return {
         "proxy_location": "HeadOnly",
-        "http_options": {"host": "127.0.0.1", "port": free_port()},
-        "grpc_options": {"port": free_port(), "grpc_servicer_functions": [SERVICER]},
+        "http_options": {"host": "127.0.0.1", "port": http_port},
+        "grpc_options": {"port": grpc_port, "grpc_servicer_functions": [SERVICER]},
         "applications": list(applications),
     }
 

@@ -21,6 +21,7 @@ __all__ = [
     "ClientCore",
     "Metadata",
     "StreamCore",
+    "is_api_key",
 ]
 
 API_KEY_VARIABLE = "OUTRIDER_API_KEY"
@@ -86,6 +87,11 @@ class ClientCore:
         return GenerationCall(request, attempts, silence_timeout_s=self._silence_timeout_s)
 
 
+def is_api_key(key: object) -> bool:
+    """Whether a header can carry it."""
+    return isinstance(key, str) and key.isascii() and key.isprintable() and " " not in key
+
+
 def _with_api_key(
     metadata: tuple[tuple[str, str], ...], api_key: str | None, environ: Mapping[str, str] = os.environ
 ) -> tuple[tuple[str, str], ...]:
@@ -96,7 +102,7 @@ def _with_api_key(
     key = (None if has_own else environ.get(API_KEY_VARIABLE)) if api_key is None else api_key
     if not key:
         return metadata
-    if not isinstance(key, str) or not key.isascii() or not key.isprintable() or " " in key:
+    if not is_api_key(key):
         raise ConfigurationError("api_key: expected printable ASCII without blanks")  # not repeated: it is a secret
     return (*metadata, ("authorization", f"Bearer {key}"))
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from cluster.autoscaling.trace import MAX_RATE
 from cluster.cli.output import BAD_INPUT, check_output, fail, friendly_errors, out_console
 from cluster.cli.probe import check_plot
 from workers.core.shown import printable
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 SHOWN_EVENTS = 40
-MAX_RATE = 1e6  # as in cluster.autoscaling.trace, which is loaded when it is needed
 
 app = typer.Typer(help="Try the autoscaling policy on a load, without a cluster.", no_args_is_help=True)
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import grpc
 import typer
 from outrider import Client
+from outrider.client_core import is_api_key
 
 from cluster.cli.output import BAD_INPUT, fail
 
@@ -25,7 +26,7 @@ def connect(target: str, api_key_file: Path | None = None, *, tls: bool = False,
     key = None if api_key_file is None else _read("--api-key-file", api_key_file).decode(errors="replace").strip()
     if key == "":
         raise fail(f"--api-key-file: {api_key_file} is empty", BAD_INPUT)
-    if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+    if key is not None and not is_api_key(key):
         raise fail(f"--api-key-file: {api_key_file} holds more than one key, or none: one line is expected", BAD_INPUT)
     authority = None if ca is None else _read("--ca", ca)
     if authority is not None and b"-----BEGIN CERTIFICATE-----" not in authority:

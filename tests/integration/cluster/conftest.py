@@ -14,6 +14,7 @@ import pytest
 import yaml
 from outrider import Client
 
+from benchmarks import together
 from cluster.local import LocalCluster, free_port, prepare_environment
 from cluster.security.api_keys import hash_of, new_key
 from cluster.security.key_file import KeyEntry, KeyFile, write_keys
@@ -28,7 +29,6 @@ prepare_environment(os.environ, private=True)
 API_KEY = os.environ["OUTRIDER_API_KEY"] = new_key()
 
 DRAFT_NODE = "draft_node"  # a resource that only the second node has; it has no CPUs for the others
-SERVICER = "outrider.v1.generation_pb2_grpc.add_GenerationServiceServicer_to_server"
 
 
 def application(
@@ -65,13 +65,7 @@ def application(
 
 
 def document(*applications: dict[str, object], grpc_port: int, http_port: int) -> dict[str, object]:
-    return {
-        "proxy_location": "HeadOnly",
-        "logging_config": {"encoding": "JSON"},
-        "http_options": {"host": "127.0.0.1", "port": http_port},
-        "grpc_options": {"port": grpc_port, "grpc_servicer_functions": [SERVICER]},
-        "applications": list(applications),
-    }
+    return {"logging_config": {"encoding": "JSON"}, **together.document(applications, grpc_port, http_port)}
 
 
 def write_config(path: Path, content: dict[str, object]) -> Path:

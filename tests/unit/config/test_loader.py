@@ -167,12 +167,18 @@ MISTAKES: dict[str, tuple[Change, str]] = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes(tmp_path: Path, mistake: str) -> None:
-    change, problem = MISTAKES[mistake]
+    _findings(tmp_path, *MISTAKES[mistake])
+
+
+def _findings(tmp_path: Path, change: Change, problem: str) -> list[str]:
+    """The lines about a valid file after `change`, one of which says `problem`; each names the file."""
     document = _valid()
     change(document)
     with pytest.raises(ConfigurationError, match=problem) as caught:
         _load(tmp_path, document)
-    assert all(line.startswith(str(tmp_path / "config.yaml")) for line in str(caught.value).splitlines())
+    lines = str(caught.value).splitlines()
+    assert all(line.startswith(str(tmp_path / "config.yaml")) for line in lines)
+    return lines
 
 
 def test_all_findings_are_told_at_once(tmp_path: Path) -> None:
