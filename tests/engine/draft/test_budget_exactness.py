@@ -91,5 +91,5 @@ def test_what_the_controller_keeps_follows_the_target(proposals: dict[int, Propo
 
 
 def test_the_test_would_notice_a_cut_with_foresight(proposals: dict[int, Proposal]) -> None:
-    with pytest.raises(AssertionError, match="chi-square"):
+    with pytest.raises(AssertionError, match="Counter"):
         check(by_foresight(proposals))

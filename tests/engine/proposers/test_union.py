@@ -7,8 +7,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chi2
 
+from tests.chi_square import p_value
 from tests.fakes.table_model import TableModel
 from workers.core.proposal import Proposal, TreeBudget
 from workers.core.request import GenerationRequest
@@ -108,9 +108,8 @@ def emitted(seed: int, proposal: Proposal) -> Path:
     return RejectionRule().verify(proposal, logits, RequestSampler(request, VOCAB, ())).token_ids
 
 
-def statistic(counts: Counter[int], probs: torch.Tensor) -> float:
-    total = sum(counts.values())
-    return sum((counts[t] - total * p) ** 2 / (total * p) for t, p in enumerate(probs.tolist()))
+def p_of(counts: Counter[int], probs: torch.Tensor) -> float:
+    return p_value([counts[token] for token in range(len(probs))], counts.total() * probs.double())
 
 
 @pytest.mark.parametrize("budget", [TreeBudget(4, 4, 8), TreeBudget(4, 3, 4)], ids=str)
@@ -127,11 +126,10 @@ def test_rejection_stays_exact(budget: TreeBudget) -> None:
         if len(tokens) > 1:
             seconds[tokens[0]][tokens[1]] += 1
     assert both > SAMPLES / 3
-    limit = chi2.ppf(1 - FAILURE_PROBABILITY, VOCAB - 1)
-    assert statistic(firsts, TARGET.logits(PROMPT).softmax(0)) < limit
+    assert p_of(firsts, TARGET.logits(PROMPT).softmax(0)) > FAILURE_PROBABILITY
     for token, counts in seconds.items():
         if counts.total() >= 100:
-            assert statistic(counts, TARGET.logits((*PROMPT, token)).softmax(0)) < limit
+            assert p_of(counts, TARGET.logits((*PROMPT, token)).softmax(0)) > FAILURE_PROBABILITY
 
 
 def test_the_test_would_notice_lookups_that_count_as_draws() -> None:
@@ -150,6 +148,5 @@ def test_the_test_would_notice_lookups_that_count_as_draws() -> None:
             sampler = RequestSampler(replace(request, seed=seed), VOCAB, ())
             rows = flat.expand(1 + len(proposal.tree), -1)
             counts[honest][RejectionRule().verify(proposal, rows, sampler).token_ids[0]] += 1
-    limit = chi2.ppf(1 - FAILURE_PROBABILITY, VOCAB - 1)
-    assert statistic(counts[True], flat[0].softmax(0)) < limit
-    assert statistic(counts[False], flat[0].softmax(0)) > 2 * limit
+    assert p_of(counts[True], flat[0].softmax(0)) > FAILURE_PROBABILITY
+    assert p_of(counts[False], flat[0].softmax(0)) < FAILURE_PROBABILITY**2

@@ -7,6 +7,7 @@ autoscaler knows which one is idle. workersToDelete is the autoscaler's to clear
 
 import itertools
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Protocol, Self
 
 from tests.integration.kubernetes.kubelet import PodError
@@ -39,12 +40,14 @@ def runs(pod: Manifest) -> bool:
 
 
 class Reconciler:
-    """One round after the other while the context is open. Pods start and end one at a time: two raylets that start on
-    one machine at once run into each other's deadlines."""
+    """One round after the other while the context is open. Pods start one at a time: two raylets that start on one
+    machine at once run into each other's deadlines. They end in their own time, which holds up nobody."""
 
     def __init__(self, store: Store, pods: Pods) -> None:
         self._store, self._pods = store, pods
         self._over = threading.Event()
+        self._ends = ThreadPoolExecutor(thread_name_prefix="pod-end")
+        self._ending: list[Future[None]] = []
         self._suffixes = (f"{number:05d}" for number in itertools.count(1))
         self._failed = 0
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
@@ -57,10 +60,15 @@ class Reconciler:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
+        self._ends.shutdown()
 
     def join(self, timeout_s: float) -> None:
         """Until it has ended by itself, which it does on an error only."""
         self._thread.join(timeout_s)
+
+    def settle(self) -> None:
+        """Until every pod whose end has begun is gone."""
+        wait(self._ending)
 
     def start_head(self) -> str:
         """Its name. Returns when it runs, and belongs before the rounds. Raises `PodError` after some attempts."""
@@ -77,6 +85,7 @@ class Reconciler:
                 name: pod
                 for name, pod in self._store.pods().items()
                 if pod["metadata"]["labels"]["ray.io/group"] == group["groupName"]
+                and "deletionTimestamp" not in pod["metadata"]
             }
             ended = [name for name in present if self._pods.ended(name)]
             for name in ended:
@@ -121,11 +130,17 @@ class Reconciler:
         self._store.remove_pod(name)
 
     def _delete(self, pod: Manifest) -> None:
-        """The autoscaler sees a pod no more from the moment when its end begins."""
+        """Nobody counts on the pod any more from the moment when its end begins."""
         metadata = {**pod["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
         self._store.put_pod({**pod, "metadata": metadata})
-        self._pods.stop(pod)
-        self._store.remove_pod(metadata["name"])
+        self._ending.append(self._ends.submit(self._end, pod))
+
+    def _end(self, pod: Manifest) -> None:
+        try:
+            self._pods.stop(pod)
+            self._store.remove_pod(pod["metadata"]["name"])
+        except BaseException as error:  # noqa: BLE001  # the test looks at it
+            self.error = error
 
 
 def _with_state(pod: Manifest, phase: str, state: dict[str, object]) -> Manifest:

@@ -56,12 +56,13 @@ def test_pods_follow_the_application(loop: Loop, service: Manifest, places: Plac
     assert {name: replicas_asked(loop, name) for name in GROUPS.values()} == {name: [1] for name in GROUPS.values()}
 
     address = f"127.0.0.1:{places.grpc_port}"
-    with steady_load(address, workers=1, pause_s=1.0, api_key=api_key) as always:
+    with steady_load(address, workers=1, pause_s=0.5, api_key=api_key) as always:
         grows_with_load(loop, address, api_key)
-        shrinks_when_idle(loop)
+        gone = shrinks_when_idle(loop)
         answers_go_on(loop, always)
         comes_back(loop)
         answers_go_on(loop, always)
+    loop.until(lambda: gone not in loop.store.pods(), STEP_S)  # it has ended in its own time
     loop.check()
 
 
@@ -76,8 +77,8 @@ def grows_with_load(loop: Loop, address: str, api_key: str) -> None:
     assert replicas_asked(loop, "draft") == [1, 2]
 
 
-def shrinks_when_idle(loop: Loop) -> None:
-    """The pod that loses its drafter is the one that the autoscaler names, and the one that goes."""
+def shrinks_when_idle(loop: Loop) -> str:
+    """The pod that loses its drafter is the one that the autoscaler names, and the one that goes; its name."""
     before = set(loop.pods("draft"))
     loop.until(lambda: placed(loop) == (1, 1, 1), STEP_S)
     (left,) = loop.pods("draft")
@@ -85,7 +86,7 @@ def shrinks_when_idle(loop: Loop) -> None:
     assert deleted(loop, "draft") == [gone]
     assert replicas_asked(loop, "draft") == [1, 2, 1]
     assert deleted(loop, "ingress") == deleted(loop, "verify") == []
-    loop.until(lambda: gone not in loop.store.pods(), STEP_S)  # it ends in its own time
+    return gone
 
 
 def comes_back(loop: Loop) -> None:

@@ -1,5 +1,6 @@
 """The operator that plays: which pods it makes, and that it deletes none that nobody has named."""
 
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,10 @@ class PaperPods:
     dead: set[str] = field(default_factory=set)
     stopped: list[str] = field(default_factory=list)
     failing: int = 0  # so many starts to come
+    may_end: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.may_end.set()
 
     def start(self, pod: Manifest) -> None:
         name = pod["metadata"]["name"]
@@ -37,6 +42,7 @@ class PaperPods:
     def stop(self, pod: Manifest) -> None:
         name = pod["metadata"]["name"]
         assert not runs(self.store.pods()[name]), "nobody counts on it any more"
+        assert self.may_end.wait(60.0)
         self.alive.remove(name)
         self.stopped.append(name)
 
@@ -99,8 +105,35 @@ def test_named_pods_go_and_names_that_are_gone_do_no_harm(
     change(store, "scaleStrategy", {"workersToDelete": [first, "never-there"]})
     for _ in range(2):
         reconciler.round()
+        reconciler.settle()
     assert (pods.alive, pods.stopped, list(store.pods())) == ({second}, [first], [second])
     assert store.group("draft")["scaleStrategy"] == {"workersToDelete": [first, "never-there"]}, "not its to clear"
+
+
+def test_a_pod_that_ends_slowly_holds_up_nobody(store: Store, pods: PaperPods, reconciler: Reconciler) -> None:
+    change(store, "replicas", 1)
+    reconciler.round()
+    (first,) = pods.alive
+    change(store, "scaleStrategy", {"workersToDelete": [first]})
+    pods.may_end.clear()
+    for _ in range(3):
+        reconciler.round()
+    assert len(pods.alive - {first}) == 1, "another in its place"
+    assert [name for name, pod in store.pods().items() if not runs(pod)] == [first]
+    pods.may_end.set()
+    reconciler.settle()
+    assert (pods.stopped, pods.alive, reconciler.error) == ([first], set(store.pods()), None)
+
+
+def test_it_tells_when_a_pod_cannot_end(store: Store, pods: PaperPods, reconciler: Reconciler) -> None:
+    change(store, "replicas", 1)
+    reconciler.round()
+    (first,) = pods.alive
+    change(store, "scaleStrategy", {"workersToDelete": [first]})
+    pods.alive.clear()
+    reconciler.round()
+    reconciler.settle()
+    assert isinstance(reconciler.error, KeyError)
 
 
 def test_a_pod_whose_ray_has_ended_is_replaced_a_round_later(
@@ -175,9 +208,12 @@ def test_whatever_happens_only_named_and_ended_pods_go(store: Store, actions: li
             pods.crash(present[number])
         elif action == "round":
             reconciler.round()
+            reconciler.settle()
         seen |= pods.alive
         assert seen - pods.alive <= named | ended
     for _ in range(3):
         reconciler.round()
+        reconciler.settle()
+    assert reconciler.error is None
     assert len(pods.alive) >= min(store.group("draft")["replicas"], 2)
     assert set(store.pods()) == pods.alive

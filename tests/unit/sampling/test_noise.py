@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from scipy.stats import chi2  # type: ignore[import-untyped]
 
+from tests.chi_square import p_value
 from workers.core.seeds import derive_seed
 from workers.sampling.noise import NoiseCache, gumbel_noise, gumbel_noise_of, uniform
 
@@ -21,8 +21,7 @@ def uniforms(seed: int, position: int, size: int = VOCAB) -> npt.NDArray[np.floa
 
 
 def chi_square_p(counts: npt.NDArray[np.int64]) -> float:
-    expected = counts.sum() / counts.size
-    return float(chi2.sf(((counts - expected) ** 2 / expected).sum(), counts.size - 1))
+    return p_value(counts, np.full(counts.shape, counts.sum() / counts.size))
 
 
 def correlation(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
