@@ -1,6 +1,7 @@
 """Where the loop runs something else than overlays/kind-cpu says, and why. What is not named here runs as it stands.
 
-Two reasons only: all pods share one machine (ports, files), and nobody wants to wait minutes (periods, windows).
+Two reasons only: all pods share one small machine (ports, files, processor time), and nobody wants to wait minutes
+(periods, windows).
 """
 
 import copy
@@ -22,6 +23,7 @@ QUICK_HEAD = {"RAY_health_check_period_ms": "1000", "RAY_health_check_initial_de
 QUICK_SERVE = {"RAY_SERVE_PROXY_MIN_DRAINING_PERIOD_S": "1"}
 FREE = ("dashboard-agent-listen-port", "metrics-export-port", "min-worker-port", "max-worker-port")
 ANY_PORTS = dict.fromkeys(FREE, "0")  # whichever are free
+NO_LOG_MONITOR = "what it shows to drivers is in files too, and four of them cost as much as a replica's start"
 DRAFT_IDLE_S = 1
 FAST_UP = {"window_s": 1, "period_s": 1}
 FAST_DOWN = {"window_s": 2, "period_s": 1}
@@ -71,6 +73,7 @@ def of_manifest(service: Manifest, places: Places) -> Iterator[Deviation]:
     }
     for key, value in params.items():
         yield Deviation((*head, "rayStartParams", key), value, "all pods share the ports of one machine, and its files")
+    yield Deviation((*head, "rayStartParams", "include-log-monitor"), "false", NO_LOG_MONITOR)
     yield _environment(service, head, {**QUICK_HEAD, **QUICK_SERVE}, "a dead node and an idle proxy are seen sooner")
     yield Deviation(
         (*CONFIG, "autoscalerOptions", "env"),
@@ -81,6 +84,7 @@ def of_manifest(service: Manifest, places: Places) -> Iterator[Deviation]:
         group: Where = (*CONFIG, "workerGroupSpecs", index)
         for key, value in ANY_PORTS.items():
             yield Deviation((*group, "rayStartParams", key), value, "all pods share the ports of one machine")
+        yield Deviation((*group, "rayStartParams", "include-log-monitor"), "false", NO_LOG_MONITOR)
         yield _environment(service, group, QUICK_SERVE, "an idle proxy is gone sooner")
         yield Deviation((*group, "minReplicas"), 0, "no pod stands already: only the application's demands start them")
         if name == "draft":

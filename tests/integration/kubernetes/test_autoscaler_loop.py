@@ -56,10 +56,9 @@ def test_pods_follow_the_application(loop: Loop, service: Manifest, places: Plac
     assert {name: replicas_asked(loop, name) for name in GROUPS.values()} == {name: [1] for name in GROUPS.values()}
 
     address = f"127.0.0.1:{places.grpc_port}"
-    with steady_load(address, workers=1, pause_s=0.5, api_key=api_key) as always:
+    with steady_load(address, workers=1, pause_s=2.0, api_key=api_key) as always:
         grows_with_load(loop, address, api_key)
         gone = shrinks_when_idle(loop)
-        answers_go_on(loop, always)
         comes_back(loop)
         answers_go_on(loop, always)
     loop.until(lambda: gone not in loop.store.pods(), STEP_S)  # it has ended in its own time
