@@ -9,6 +9,8 @@ from outrider import Client
 from outrider.client_core import is_api_key
 
 from cluster.cli.output import BAD_INPUT, fail
+from cluster.config.text_file import read_bytes
+from workers.core.errors import ConfigurationError
 
 __all__ = ["ApiKeyFile", "CaFile", "Tls", "connect"]
 
@@ -37,10 +39,6 @@ def connect(target: str, api_key_file: Path | None = None, *, tls: bool = False,
 
 def _read(option: str, path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise fail(f"{option}: {path} cannot be read: {error.strerror}", BAD_INPUT) from None
-    if len(content) > MAX_BYTES:
-        raise fail(f"{option}: {path} is too large; at most {MAX_BYTES} bytes are allowed", BAD_INPUT)
-    return content
+        return read_bytes(path, MAX_BYTES)
+    except ConfigurationError as error:
+        raise fail(f"{option}: {error}", BAD_INPUT) from None

@@ -104,7 +104,7 @@ def test_messages_are_printable_and_end(capsys: pytest.CaptureFixture[str]) -> N
 def test_files_without_an_end_are_not_read_to_it(option: str) -> None:
     result = CliRunner().invoke(app, ["status", option, "/dev/zero"])
     assert result.exit_code == 2
-    assert result.stderr == f"error: {option}: /dev/zero is too large; at most 1048576 bytes are allowed\n"
+    assert result.stderr == f"error: {option}: /dev/zero: is too large; at most 1048576 bytes are allowed\n"
 
 
 def test_programming_errors_keep_their_traceback() -> None:

@@ -82,7 +82,7 @@ def test_commands_bring_the_key_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["--api-key-file", "--ca"])
 def test_files_that_will_not_do(tmp_path: Path, option: str) -> None:
     (tmp_path / "empty").write_text("")
-    for name, problem in (("none", "cannot be read"), ("empty", "is empty" if "key" in option else "no PEM")):
+    for name, problem in (("none", "there is no such file"), ("empty", "is empty" if "key" in option else "no PEM")):
         result = invoke("status", option, str(tmp_path / name))
         assert result.exit_code == 2
         assert problem in " ".join(result.stderr.split())
