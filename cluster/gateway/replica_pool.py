@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import grpc
 from outrider.v1 import draft_pb2_grpc, verifier_pb2_grpc
@@ -122,11 +122,15 @@ class ReplicaPool:
         finally:
             self._drafters.release(choice.records[0])
 
+    def connected(self, verifier: ReplicaRecord) -> AbstractContextManager[None]:
+        """Keeps the connection to a verifier, announced or not, as long as this lasts."""
+        return self._channels.in_use(verifier.address)
+
     @contextmanager
     def occupied(self, verifier: ReplicaRecord) -> Iterator[None]:
         """As long as the answer runs on the verifier that was chosen for it."""
         try:
-            with self._channels.in_use(verifier.address):
+            with self.connected(verifier):
                 yield
         finally:
             self._verifiers.release(verifier)

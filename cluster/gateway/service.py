@@ -271,7 +271,8 @@ class GatewayService:
     async def _ask(
         self, verifier: ReplicaRecord, timeout_s: float = INFO_TIMEOUT_S
     ) -> verifier_pb2.VerifierGetInfoResponse:
-        return await self._pool.stub(verifier).GetInfo(verifier_pb2.VerifierGetInfoRequest(), timeout=timeout_s)
+        with self._pool.connected(verifier):
+            return await self._pool.stub(verifier).GetInfo(verifier_pb2.VerifierGetInfoRequest(), timeout=timeout_s)
 
     async def _verifier_info(self, verifier: ReplicaRecord) -> pb.ReplicaInfo:
         shown = _replica_info(verifier, self._pool.load(verifier))

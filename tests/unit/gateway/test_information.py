@@ -1,5 +1,6 @@
 """CountTokens, GetModelInfo, GetServerInfo, and the rpc methods behind Serve."""
 
+import asyncio
 import random
 import time
 from dataclasses import dataclass, field
@@ -84,6 +85,19 @@ async def test_server_info_asks_verifiers_and_survives_their_silence(gateway: St
         )
         assert (dead.replica_id, dead.total_kv_blocks) == ("verifier-1", 0)
         assert (drafter.role, drafter.running_requests, drafter.incarnation) == ("drafter", 2, 3)
+
+
+async def test_a_verifier_that_leaves_while_it_is_asked_harms_nothing(gateway: StartHarness) -> None:
+    """Another request ends meanwhile, and connections to replicas that are gone are closed."""
+    async with gateway({}, {"frozen": True}) as harness:
+        await harness.service.model()
+        asking = asyncio.create_task(harness.service.get_server_info(pb.GetServerInfoRequest()))
+        async with asyncio.timeout(60.0):
+            while not harness.verifiers[1].asked:
+                await asyncio.sleep(0.01)
+        harness.directory.verifier_records = harness.directory.verifier_records[:1]
+        await harness.service._pool.forget_gone()
+        assert [one.replica_id for one in (await asking).replicas] == ["verifier-0", "verifier-1"]
 
 
 async def test_rpc_methods_answer_and_map_errors(gateway: StartHarness) -> None:
