@@ -58,8 +58,9 @@ def test_pods_follow_the_application(loop: Loop, service: Manifest, places: Plac
     address = f"127.0.0.1:{places.grpc_port}"
     with steady_load(address, workers=1, pause_s=2.0, api_key=api_key) as always:
         grows_with_load(loop, address, api_key)
+        victim = kill_verifier(loop)  # at once, for both take their time
         gone = shrinks_when_idle(loop)
-        comes_back(loop)
+        comes_back(loop, victim)
         answers_go_on(loop, always)
     loop.until(lambda: gone not in loop.store.pods(), STEP_S)  # it has ended in its own time
     loop.check()
@@ -76,25 +77,29 @@ def grows_with_load(loop: Loop, address: str, api_key: str) -> None:
     assert replicas_asked(loop, "draft") == [1, 2]
 
 
+def kill_verifier(loop: Loop) -> str:
+    """The verifier's pod dies without a word; its name."""
+    (victim,) = loop.pods("verify")
+    (raylet,) = [one for one in loop.kubelet.processes(victim) if one.name() == "raylet"]
+    raylet.kill()
+    return victim
+
+
 def shrinks_when_idle(loop: Loop) -> str:
     """The pod that loses its drafter is the one that the autoscaler names, and the one that goes; its name."""
     before = set(loop.pods("draft"))
-    loop.until(lambda: placed(loop) == (1, 1, 1), STEP_S)
+    loop.until(lambda: len(loop.pods("draft")) == 1 and loop.replicas()["DraftProposer"] == loop.pods("draft"), STEP_S)
     (left,) = loop.pods("draft")
     (gone,) = before - {left}
     assert deleted(loop, "draft") == [gone]
     assert replicas_asked(loop, "draft") == [1, 2, 1]
-    assert deleted(loop, "ingress") == deleted(loop, "verify") == []
     return gone
 
 
-def comes_back(loop: Loop) -> None:
-    """The verifier's pod dies without a word."""
-    (victim,) = loop.pods("verify")
-    (raylet,) = [one for one in loop.kubelet.processes(victim) if one.name() == "raylet"]
-    raylet.kill()
+def comes_back(loop: Loop, victim: str) -> None:
     loop.until(lambda: loop.pods("verify") != [victim] and placed(loop) == (1, 1, 1), STEP_S)
     assert replicas_asked(loop, "verify") == [1], "the operator replaced it, nobody asked for another"
+    assert deleted(loop, "ingress") == deleted(loop, "verify") == []
 
 
 def answers_go_on(loop: Loop, load: SteadyLoad) -> None:
