@@ -1,5 +1,6 @@
 """When to try again, and how long to wait before."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -11,6 +12,8 @@ from outrider.errors import ConfigurationError, DeadlineExceededError, OutriderE
 from outrider.failure import Failure, Verdict
 
 __all__ = ["Attempts", "RetryPolicy"]
+
+LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,7 @@ class Attempts:
         delay = self._policy.backoff_s(self._fruitless, failure.verdict, self._random, failure.retry_after_s)
         if remaining is not None and delay >= remaining:
             raise self._out_of_time(failure) from failure.to_error()
+        LOGGER.info("attempt %d in %.1f s, after: %s", self.count + 1, delay, failure.to_error().message)
         return delay
 
     def _exhausted(self, failure: Failure) -> bool:

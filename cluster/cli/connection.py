@@ -1,5 +1,8 @@
 """How the commands reach a server: key and TLS. A key never stands on the command line, which others can read."""
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +11,7 @@ import typer
 from outrider import Client
 from outrider.client_core import is_api_key
 
-from cluster.cli.output import BAD_INPUT, fail
+from cluster.cli.output import BAD_INPUT, err_console, fail, plain
 from cluster.config.text_file import read_bytes
 from workers.core.errors import ConfigurationError
 
@@ -23,8 +26,11 @@ Tls = Annotated[bool, typer.Option("--tls", help="Encrypt, and check the server'
 CaFile = Annotated[Path | None, typer.Option("--ca", help="PEM file of the authority to trust; implies --tls")]
 
 
-def connect(target: str, api_key_file: Path | None = None, *, tls: bool = False, ca: Path | None = None) -> Client:
-    """An open client; fails with one line when a file cannot be read."""
+@contextmanager
+def connect(
+    target: str, api_key_file: Path | None = None, *, tls: bool = False, ca: Path | None = None
+) -> Iterator[Client]:
+    """An open client, whose retries are told on standard error; fails with one line when a file cannot be read."""
     key = None if api_key_file is None else _read("--api-key-file", api_key_file).decode(errors="replace").strip()
     if key == "":
         raise fail(f"--api-key-file: {api_key_file} is empty", BAD_INPUT)
@@ -34,7 +40,27 @@ def connect(target: str, api_key_file: Path | None = None, *, tls: bool = False,
     if authority is not None and b"-----BEGIN CERTIFICATE-----" not in authority:
         raise fail(f"--ca: {ca} has no PEM certificate", BAD_INPUT)
     credentials = grpc.ssl_channel_credentials(authority) if tls or ca is not None else None
-    return Client(target, api_key=key, channel_credentials=credentials)
+    with Client(target, api_key=key, channel_credentials=credentials) as client, _retries_told():
+        yield client
+
+
+@contextmanager
+def _retries_told() -> Iterator[None]:
+    """Nobody should wonder whether a command hangs while the SDK waits for its next attempt."""
+    logger, handler = logging.getLogger("outrider.retry"), _ToStandardError()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _ToStandardError(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        err_console().print(f"[dim]{plain(record.getMessage())}[/]", soft_wrap=True)
 
 
 def _read(option: str, path: Path) -> bytes:

@@ -1,5 +1,6 @@
 """The classifier and the decisions about another attempt; no server, no real time."""
 
+import logging
 from random import Random
 from typing import Any
 
@@ -105,6 +106,17 @@ def test_final_failures_are_raised_at_once_and_as_they_are() -> None:
     with pytest.raises(outrider.InvalidRequestError) as caught:
         attempts(RetryPolicy(), FakeClock()).delay_after(WRONG, progressed=True)
     assert caught.value.message == "top_p: must be above 0"
+
+
+def test_waiting_is_logged_and_giving_up_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    policy = RetryPolicy(max_attempts=2, initial_backoff_s=1.5, jitter=0.0)
+    calls = attempts(policy, FakeClock())
+    with caplog.at_level(logging.INFO, logger="outrider"):
+        calls.begin()
+        calls.delay_after(DEAD, progressed=False)
+        with pytest.raises(outrider.ConnectionLostError):
+            calls.delay_after(DEAD, progressed=False)
+    assert caplog.messages == ["attempt 2 in 1.5 s, after: connection refused"]
 
 
 def test_never_means_one_attempt() -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -140,6 +141,17 @@ def test_bytes_that_are_not_utf_8_are_one_line_for_a_real_process(locale: str) -
         assert done.returncode == 2
         assert done.stderr.startswith(b"error: ")
         assert done.stderr.count(b"\n") == 1
+
+
+def test_generate_tells_what_it_waits_for() -> None:
+    with FakeServer() as server:
+        full = "OverloadedError: the key's limit of tokens\x1b[2J; retry after 300 ms"
+        server.fail_next(Fault(grpc.StatusCode.RESOURCE_EXHAUSTED, full))
+        result = invoke("generate", "Hi", "--target", server.target)
+    assert result.exit_code == 0
+    first, _ = result.stderr.split("\n", 1)
+    assert re.fullmatch(r"attempt 2 in 0\.\d s, after: the key's limit of tokens\\x1b\[2J; retry after 300 ms", first)
+    assert "attempt" not in result.stdout
 
 
 def test_a_refused_tree_is_described_by_the_option() -> None:
