@@ -59,8 +59,10 @@ class Pool(Settings):
     graceful_shutdown_timeout_s: float = Field(
         120.0, gt=0.0, le=86_400.0, description="A replica that is replaced may finish its requests for this long"
     )
-    health_check_period_s: float = Field(2.0, gt=0.0, le=600.0)
-    health_check_timeout_s: float = Field(30.0, gt=0.0, le=3600.0)
+    health_check_period_s: float = Field(2.0, gt=0.0, le=600.0, description="Between two questions of Serve's")
+    health_check_timeout_s: float = Field(
+        30.0, gt=0.0, le=3600.0, description="A question unanswered for this long; three in a row replace the replica"
+    )
 
     @model_validator(mode="after")
     def _one_number(self) -> Self:

@@ -21,9 +21,13 @@ class KvAwareConfig(Settings):
         description="Of computing what is not cached of the prompt: it delays this request, and those that run there",
     )
     queue_weight: float = Field(1.0, ge=0.0, le=1000.0, description="Of computing the prompts before it")
-    load_weight: float = Field(1.0, gt=0.0, le=1000.0)
-    kv_pressure_weight: float = Field(1.0, gt=0.0, le=1000.0)
-    session_weight: float = Field(1.0, ge=0.0, le=1000.0)
+    load_weight: float = Field(1.0, gt=0.0, le=1000.0, description="Of seats that are taken, times load_ms")
+    kv_pressure_weight: float = Field(
+        1.0, gt=0.0, le=1000.0, description="Of K/V memory that is used, times kv_pressure_ms"
+    )
+    session_weight: float = Field(
+        1.0, ge=0.0, le=1000.0, description="Of leaving the replica of the session, times session_ms"
+    )
     lateness_weight: float = Field(1.0, ge=0.0, le=1000.0, description="Drafters only: of their time to answer")
     load_ms: float = Field(200.0, gt=0.0, le=1e6, description="Cost of a replica whose every seat is taken")
     kv_pressure_ms: float = Field(1000.0, gt=0.0, le=1e6, description="Cost of a full K/V cache")

@@ -76,7 +76,7 @@ class KvCacheConfig(Settings):
 
     block_size: int = Field(16, ge=1, le=256, description="Tokens per block")
     num_blocks: int = Field(2048, ge=2, le=MAX_TOKENS, description="Blocks in the pool")
-    prefix_caching: bool = True
+    prefix_caching: bool = Field(True, description="Requests share the blocks of equal beginnings")
 
     @property
     def num_tokens(self) -> int:
@@ -87,10 +87,12 @@ class KvCacheConfig(Settings):
 class SpeculationConfig(Settings):
     """Limits and defaults of speculation on a verifier."""
 
-    max_depth: int = Field(5, ge=1, le=64)
-    max_width: int = Field(4, ge=1, le=64)
-    max_nodes: int = Field(16, ge=1, le=1024)
-    default_rule: VerificationRule = VerificationRule.COUPLED
+    max_depth: int = Field(5, ge=1, le=64, description="Most draft tokens one behind another in a tree")
+    max_width: int = Field(4, ge=1, le=64, description="Most children of a node")
+    max_nodes: int = Field(16, ge=1, le=1024, description="Most draft tokens of a tree")
+    default_rule: VerificationRule = Field(
+        VerificationRule.COUPLED, description="By which draft tokens are accepted where a request does not say"
+    )
     allow_typical: bool = Field(False, description="Allow the rule that is not exact")
     max_grace_ms: float = Field(
         200.0, ge=0.0, le=10_000.0, description="Longest time that a step waits for proposals of drafters"
@@ -132,8 +134,8 @@ class SpeculationConfig(Settings):
 class NgramConfig(Settings):
     """Prompt lookup; names follow vLLM's speculative_config."""
 
-    prompt_lookup_min: int = Field(2, ge=1, le=32)
-    prompt_lookup_max: int = Field(4, ge=1, le=32)
+    prompt_lookup_min: int = Field(2, ge=1, le=32, description="Shortest ending of the text that is looked up in it")
+    prompt_lookup_max: int = Field(4, ge=1, le=32, description="Longest; longer ones come first")
     combine: bool = Field(False, description="Unite its trees with those of the method, which is another one")
 
     @model_validator(mode="after")
@@ -228,7 +230,7 @@ class VerifierConfig(Settings):
     ngram: NgramConfig = NgramConfig()
     medusa: MedusaConfig | None = Field(None, description="Needed by method: medusa")
     layerskip: LayerSkipConfig | None = Field(None, description="Needed by method: layerskip")
-    max_running_requests: int = Field(32, ge=1, le=4096)
+    max_running_requests: int = Field(32, ge=1, le=4096, description="Seats: requests that one step serves")
     max_waiting_requests: int = Field(256, ge=0, le=100_000, description="Beyond it: RESOURCE_EXHAUSTED")
     max_tokens_per_step: int = Field(512, ge=16, le=1_000_000, description="Budget of one step: prefill + trees")
     give_up_hopeless: bool = Field(
@@ -255,8 +257,8 @@ class DrafterConfig(Settings):
 
     model: ModelConfig
     kv_cache: KvCacheConfig = KvCacheConfig()
-    max_sessions: int = Field(64, ge=1, le=4096)
-    max_tokens_per_step: int = Field(512, ge=16, le=1_000_000)
+    max_sessions: int = Field(64, ge=1, le=4096, description="Seats: requests that trees are grown for")
+    max_tokens_per_step: int = Field(512, ge=16, le=1_000_000, description="Budget of one forward pass")
     rpc: RpcConfig = Field(RpcConfig(), description="In an application: given once, as `internal`")
     grow_ahead: int = Field(
         1, ge=0, le=16, description="Levels that a tree may grow beyond the budget's depth while the verifier works"
