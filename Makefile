@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-unit test-slow check format proto bench install clean
+.PHONY: demo test test-unit test-slow check format proto docs bench install clean
 
 install: $(INSTALLED)
 
@@ -24,7 +24,7 @@ test: $(INSTALLED)  ## everything but the slow tests, under 15 minutes on 2 core
 	$(BIN)/python -m pytest -m "not slow" -n 2 tests/k8s
 	$(BIN)/python -m pytest -m "not slow" tests/integration
 
-test-unit: $(INSTALLED)  ## without Ray, under a minute
+test-unit: $(INSTALLED)  ## without Ray
 	$(BIN)/python -m pytest -m "not slow" -n 2 tests/unit
 
 test-slow: $(INSTALLED)  ## the others, minutes each
@@ -44,6 +44,10 @@ format: $(INSTALLED)
 
 proto: $(INSTALLED)  ## regenerate client/outrider/v1 from proto/
 	PYTHON=$(BIN)/python PATH=$(CURDIR)/$(BIN):$$PATH scripts/generate_stubs.sh
+
+docs: $(INSTALLED)  ## rewrite what follows from settings, metrics and rules: docs/configuration.md, deploy/k8s/monitoring
+	$(BIN)/python -m cluster.config.reference
+	$(BIN)/python -m cluster.observability.generate
 
 bench: $(INSTALLED)  ## speed and memory on the demo's model; writes benchmarks/results
 	$(BIN)/python -m benchmarks.run
