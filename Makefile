@@ -18,7 +18,7 @@ $(INSTALLED): pyproject.toml client/pyproject.toml constraints.txt
 demo: $(INSTALLED)  ## three prompts, with and without speculation, on a local cluster
 	$(BIN)/python scripts/demo.py
 
-test: $(INSTALLED)  ## everything but the slow tests, under 15 minutes on 2 cores
+test: $(INSTALLED)  ## everything but the slow tests
 	$(BIN)/python -m pytest -m "not slow" -n 2 tests/unit
 	$(BIN)/python -m pytest -m "not slow" -n 2 tests/engine
 	$(BIN)/python -m pytest -m "not slow" -n 2 tests/k8s
