@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny matrices: threads only get into each other's way
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is there for tests, and without a network it is waited for
 
 settings.register_profile(
     "outrider", deadline=None, max_examples=50
