@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from cluster.cli.output import BAD_INPUT, err_console, fail, friendly_errors, out_console, progress
+from cluster.cli.output import BAD_INPUT, err_console, fail, friendly_errors, out_console, plain, progress
 from cluster.local import LocalCluster, StartError, prepare_environment, tcp_port_is_free
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def serve(
     num_cpus: Annotated[int | None, typer.Option(help="CPUs of the Ray that is started; default: all", min=1)] = None,
     blocking: Annotated[bool, typer.Option(help="Stay until Ctrl-C; --no-blocking needs --address")] = True,
     timeout: Annotated[float, typer.Option(help="Seconds to wait until everything is ready", min=1.0)] = 600.0,
+    check: Annotated[bool, typer.Option("--check", help="Only say whether the file is right")] = False,
 ) -> None:
     """Serve a model. Prints the address when it is ready; Ctrl-C stops what was started."""
     with friendly_errors():
@@ -43,8 +44,12 @@ def serve(
         # First of all: Ray reads the environment while it is imported, which the reader of the file does.
         prepare_environment(os.environ, private=address is None)
         from cluster.config.loader import load_config
+        from cluster.config.text_file import name_of
 
         document = load_config(config).serve_config
+        if check:
+            out_console().print(f"{plain(name_of(config))} is right", soft_wrap=True)
+            return
         apply_ports(document, port, http_port)
         run(document, LocalCluster(address=address, num_cpus=num_cpus), blocking=blocking, timeout_s=timeout)
 

@@ -23,8 +23,9 @@ INTRO = """# Configuration
 What may stand under `args` of the application in a Serve config, the file that `outrider serve` and Kubernetes take.
 The headings say where a key stands: `max_depth` is `args.target.config.speculation.max_depth`. A key without a default
 is needed. Unknown keys and values out of bounds are refused before anything starts, with the place and what is allowed
-there. Whole files are in `examples/`; what to set when is said in [operations](operations.md),
-[autoscaling](autoscaling.md), [routing](routing.md), [speculation](speculation.md) and [security](security.md).
+there; `outrider serve FILE --check` does no more than that. Whole files are in `examples/`; what to set when is said in
+[operations](operations.md), [autoscaling](autoscaling.md), [routing](routing.md), [speculation](speculation.md) and
+[security](security.md).
 """
 _NONE = re.compile(r"\bNone\b")
 _BOUNDS = {"minimum": "≥ {}", "exclusiveMinimum": "> {}", "maximum": "≤ {}", "exclusiveMaximum": "< {}"}

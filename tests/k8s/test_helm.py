@@ -12,7 +12,7 @@ import yaml
 from tests.k8s.chart import CHART, VALUES, differences, merged, overlay_options, render, run_helm
 from tests.k8s.conftest import render as kustomize
 from tests.k8s.kustomize import BASE, COMPONENTS, OVERLAYS, Manifest, build, with_components
-from tests.k8s.manifests import changed, containers, of_kind, paths, pod_templates, ray_service
+from tests.k8s.manifests import changed, cluster, containers, of_kind, paths, pod_templates, ray_service
 from tests.k8s.network import Pod, allowed
 from tests.k8s.operator_rules import violations as operator_violations
 from tests.k8s.references import dangling
@@ -32,11 +32,33 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "tracing": {"tracing": {"enabled": True}},
 }
 # Combinations that no overlay has.
+
+REQUIRED = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
+EXTRAS: dict[str, Any] = {
+    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": REQUIRED}},
+    "podAnnotations": {"example.com/team": "serving"},
+    "extraEnv": [
+        {"name": "NCCL_DEBUG", "value": "INFO"},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+    ],
+}
+
+
+def drafting_on_cpus() -> dict[str, str]:
+    """The base's Serve config, whose drafters need no GPU."""
+    document = yaml.safe_load((BASE / "serve.yaml").read_text())
+    draft = document["applications"][0]["args"]["draft"]
+    draft["ray_actor_options"]["num_gpus"] = 0
+    draft["config"]["model"]["device"] = "cpu"
+    return {"serveConfig": yaml.safe_dump(document)}
+
+
 MATRIX: dict[str, dict[str, Any]] = {
     "claims-and-all-else": merged(*(one for name, one in OPTIONS.items() if name != "spot-drafts")),
     "claims-for-verifiers-alone": {
         "draft": {"gpus": 0, "acceleratorType": ""},
         "verify": {"acceleratorType": ""},
+        **drafting_on_cpus(),
         **OPTIONS["dra"],
     },
     "another-registry": {
@@ -48,7 +70,11 @@ MATRIX: dict[str, dict[str, Any]] = {
         **OPTIONS["gcs-ft"],
         **OPTIONS["model-prefetch"],
     },
-    "drafts-on-cpus": {"draft": {"gpus": 0, "acceleratorType": "", "cpuLimit": "4"}, **OPTIONS["spot-drafts"]},
+    "drafts-on-cpus": {
+        "draft": {"gpus": 0, "acceleratorType": "", "cpuLimit": "4"},
+        **drafting_on_cpus(),
+        **OPTIONS["spot-drafts"],
+    },
     "own-nodes": {
         "namespace": {"create": False},
         "head": {"cpu": 8, "cpuLimit": 8, "memory": "16Gi"},
@@ -106,6 +132,24 @@ def test_other_values_give_sound_objects_too(name: str) -> None:
         for container in containers(template.spec):
             assert image_faults(container["image"]) == []
             assert literal_secrets(container) == []
+
+
+def test_whatever_places_pods_and_annotates_them_is_as_kubernetes_wants_it() -> None:
+    """By the schema of pods."""
+    pools = ("head", "ingress", "draft", "verify")
+    extras = {**EXTRAS, "nodeSelector": {"pool": "x"}, "tolerations": [{"key": "pool", "operator": "Exists"}]}
+    service = ray_service(render(dict.fromkeys(pools, extras)))
+    groups = [cluster(service)["headGroupSpec"], *cluster(service)["workerGroupSpecs"]]
+    assert len(groups) == len(pools)
+    for group in groups:
+        template = group["template"]
+        pod = {**template, "apiVersion": "v1", "kind": "Pod", "metadata": {**template["metadata"], "name": "x"}}
+        assert check(pod, own_schemas) == []
+        assert pod["spec"]["affinity"] == EXTRAS["affinity"]
+        assert pod["spec"]["nodeSelector"]["pool"] == "x"
+        assert extras["tolerations"][0] in pod["spec"]["tolerations"]
+        assert pod["metadata"]["annotations"]["example.com/team"] == "serving"
+        assert pod["spec"]["containers"][0]["env"][-2:] == EXTRAS["extraEnv"]
 
 
 def test_pull_secrets_reach_every_pod_and_digests_every_image() -> None:

@@ -13,7 +13,7 @@ import yaml
 
 from tests.k8s.chart import CHART, VALUES, merged, render, render_or_error
 from tests.k8s.kustomize import BASE, Manifest
-from tests.k8s.manifests import paths
+from tests.k8s.manifests import env, groups, paths
 from tests.k8s.test_helm_values import ON, SCHEMA, leaves, nested
 
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
@@ -80,6 +80,22 @@ def serve(**changes: Any) -> dict[str, str]:
 
 
 OURS = yaml.safe_load(SERVE)["applications"][0]
+
+
+def with_args(*where: str, value: Any) -> dict[str, str]:
+    """The base's Serve config with another value below `args`; None takes it away."""
+    ours = copy.deepcopy(OURS)
+    inner = ours["args"]
+    for key in where[:-1]:
+        inner = inner[key]
+    if value is None:
+        del inner[where[-1]]
+    else:
+        inner[where[-1]] = value
+    return serve(applications=[ours])
+
+
+PLACE = ("ray_actor_options", "label_selector")
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a section": ({"draft": None}, "missing property 'draft'"),
     "a value": ({"draft": {"cpu": None}}, "at '/draft': missing property 'cpu'"),
@@ -164,6 +180,61 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "loopback": (serve(http_options={"host": "127.0.0.1"}), "serveConfig: http_options.host must be 0.0.0.0 or ::"),
     "no proxies": (serve(proxy_location="HeadOnly"), "serveConfig: proxy_location must be EveryNode"),
     "no servicer": (serve(grpc_options={}), "serveConfig: grpc_options.grpc_servicer_functions must have outrider.v1."),
+    "less time than answers may take": (
+        {"verify": {"drainSeconds": 10}},
+        "verify.drainSeconds: at least graceful_shutdown_timeout_s of `target` in the Serve config, which is 120 (go",
+    ),
+    "more time for answers than there is": (
+        with_args("draft", "graceful_shutdown_timeout_s", value="61"),
+        "draft.drainSeconds: at least graceful_shutdown_timeout_s of `draft` in the Serve config, which is 61 (got 60)",
+    ),
+    "as much time as answers have by default": (
+        with_args("gateway", "graceful_shutdown_timeout_s", value=None),
+        "ingress.drainSeconds: at least graceful_shutdown_timeout_s of `gateway` in the Serve config, which is 120",
+    ),
+    "fewer GPUs than ranks": (
+        {"verify": {"gpus": 3}},
+        "needs 4 of ray_actor_options.num_gpus in one pod, over all 4 ranks, and a pod of verify has 3: none could",
+    ),
+    "more ranks than GPUs": (
+        with_args("target", "config", "model", "tensor_parallel_size", value=5),
+        "needs 5 of ray_actor_options.num_gpus",
+    ),
+    "drafters without GPUs": ({"draft": {"gpus": 0}}, "needs 1 of ray_actor_options.num_gpus in one pod"),
+    "fewer CPUs than ranks need": ({"verify": {"cpu": "22999m"}}, "needs 24 of ray_actor_options.num_cpus"),
+    "a limit of CPUs": (
+        {"draft": {"cpu": "1", "cpuLimit": "2"}},
+        "and a pod of draft has 2: none could ever be placed",
+    ),
+    "one CPU by default": (
+        merged(with_args("target", "ray_actor_options", "num_cpus", value=None), {"verify": {"cpu": "3"}}),
+        "needs 4 of ray_actor_options.num_cpus",
+    ),
+    "a pool without its label": (
+        with_args("draft", *PLACE, value=None),
+        "`draft` needs ray_actor_options.label_selector {outrider/role: draft}, by which Ray finds its pods (got {})",
+    ),
+    "a pool with another's label": (
+        with_args("target", *PLACE, value={"outrider/role": "draft"}),
+        "`target` needs ray_",
+    ),
+    "a label as text": (with_args("gateway", *PLACE, value="ingress"), "{outrider/role: ingress}, by which Ray finds"),
+    "options of actors as text": (with_args("gateway", "ray_actor_options", value="x"), "`gateway` needs ray_actor_op"),
+    "no gateway": (with_args("gateway", value=None), "ingress.drainSeconds: at least graceful_shutdown_timeout_s"),
+    "keys that nobody mounts": (
+        with_args("gateway", "tenancy", "keys_file", value="/etc/keys.yaml"),
+        "gateway.tenancy.keys_file must lie in /etc/outrider/keys, where the Secret outrider-api-keys is (got /etc/",
+    ),
+    "a label's prefix": ({"draft": {"nodeSelector": {"a..b/c": "x"}}}, "additional properties 'a..b/c'"),
+    "an annotation that is true": ({"head": {"podAnnotations": {"a": True}}}, "/head/podAnnotations/a"),
+    "a toleration of the head": ({"head": {"tolerations": [{"value": "x"}]}}, "head.tolerations[0].key: is needed"),
+    "a variable without value": ({"head": {"extraEnv": [{"name": "A"}]}}, "/head/extraEnv/0"),
+    "a variable that is a number": ({"draft": {"extraEnv": [{"name": "A", "value": 1}]}}, "/draft/extraEnv/0/value"),
+    "a variable twice": (
+        {"verify": {"extraEnv": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}},
+        "verify.extraEnv[1].name: A is set already",
+    ),
+    "another kind of affinity": ({"ingress": {"affinity": {"nodes": {}}}}, "additional properties 'nodes'"),
     "a Serve config with control characters": (
         {"serveConfig": SERVE + "\0"},
         "serveConfig: must be the text of a Serve",
@@ -214,6 +285,48 @@ def test_what_is_no_block_of_addresses(block: str) -> None:
     answer = render_or_error({"networkPolicy": {"apiServerCIDRs": ["10.0.0.0/8", block]}})
     assert isinstance(answer, str), "helm took it"
     assert "networkPolicy.apiServerCIDRs[1]: an address and the length of its prefix are needed" in answer
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        with_args("gateway", "tenancy", value=None),
+        with_args("target", "ray_actor_options", "num_cpus", value=8),
+        merged(with_args("draft", "ray_actor_options", "num_gpus", value=0.5), {"draft": {"cpu": "2001m"}}),
+        {"gateway": {"enabled": True, "hostname": "*.a.example", "healthHostname": "health.a.example"}},
+        {"draft": {"nodeSelector": {"pool.example.com/name": "small"}}},
+    ],
+)
+def test_serve_configs_and_values_that_fit(values: dict[str, Any]) -> None:
+    assert render(values)
+
+
+def test_no_variable_may_stand_twice() -> None:
+    """The list of the check has all that stand in the pods."""
+    (service,) = [one for one in render() if one["kind"] == "RayService"]
+    pools = {"head": service["spec"]["rayClusterConfig"]["headGroupSpec"]} | groups(service)
+    for pool, group in pools.items():
+        for name in env(group["template"]["spec"]["containers"][0]):
+            answer = render_or_error({pool: {"extraEnv": [{"name": name, "value": "x"}]}})
+            assert isinstance(answer, str), f"{pool}: helm took {name}"
+            assert f"{pool}.extraEnv[0].name: {name} is set already" in answer
+
+
+def test_the_users_annotation_of_the_head_wins() -> None:
+    key = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+    for given, wanted in (({}, "false"), ({key: "true"}, "true"), ({"a": "b"}, "false")):
+        (service,) = [one for one in render({"head": {"podAnnotations": given}}) if one["kind"] == "RayService"]
+        found = service["spec"]["rayClusterConfig"]["headGroupSpec"]["template"]["metadata"]["annotations"]
+        assert found == {key: "false"} | given
+        assert found[key] == wanted
+
+
+def test_a_volume_that_is_there_already() -> None:
+    objects = render({"models": {"existingClaim": "mine"}, "prefetch": {"enabled": True}})
+    assert not any(one["kind"] == "PersistentVolumeClaim" for one in objects)
+    text = yaml.safe_dump_all(objects)
+    assert text.count("claimName: mine") == 4
+    assert "claimName: outrider-models" not in text
 
 
 def test_a_script_may_begin_as_it_likes() -> None:

@@ -17,7 +17,9 @@ from tests.k8s.manifests import changed, paths
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 README = (CHART / "README.md").read_text()
 SERVE = (BASE / "serve.yaml").read_text()
-FREE = ("nodeSelector",)  # whose keys are the user's own
+ENGINE_PARTS = r"num_[cg]pus: \d+|tensor_parallel_size: \d+"
+MODEST = re.sub(ENGINE_PARTS, lambda found: found[0].split(":")[0] + ": 1", SERVE).replace("num_gpus: 1", "num_gpus: 0")
+FREE = ("nodeSelector", "podAnnotations")  # whose keys are the user's own
 ON = {
     name: {"enabled": True}
     for name in ("prefetch", "gateway", "gcsFaultTolerance", "monitoring", "externalSecrets", "priorityClass")
@@ -78,7 +80,7 @@ def test_commands_and_links_of_the_readme() -> None:
 SPECIAL: dict[str, tuple[Any, str]] = {
     "images.cuda.digest": ("sha256:" + "c" * 64, "@sha256:" + "c" * 64),
     "images.redis.digest": ("sha256:" + "d" * 64, "@sha256:" + "d" * 64),
-    "serveConfig": (SERVE + "# marked\n", "# marked"),
+    "serveConfig": (MODEST + "# marked\n", "# marked"),
     "models.sources": (["a/marked-model", *VALUES["models"]["sources"]], "a/marked-model"),
     "models.accessModes": (["ReadWriteOnce"], "ReadWriteOnce"),
     "networkPolicy.operatorNamespaces": (["marked-operators"], "marked-operators"),
@@ -90,7 +92,7 @@ SPECIAL: dict[str, tuple[Any, str]] = {
 }
 # What parity with the components shows, or a test of its own: `another-registry` and `test_small_numbers_...`.
 ELSEWHERE = re.compile(
-    r".*\.(enabled|create)|keepOnUninstall|serveConfigRequired|upgradeStrategy\.type|images\.cpu\.digest|images\.(cuda|redis)\.(tag|repository)"
+    r".*\.(enabled|create)|keepOnUninstall|serveConfigRequired|models\.existingClaim|upgradeStrategy\.type|images\.cpu\.digest|images\.(cuda|redis)\.(tag|repository)"
 )
 SMALL: dict[str, Any] = {  # bounded too closely to be found by a number of their own
     "upgradeStrategy.maxSurgePercent": 50,
@@ -112,8 +114,12 @@ def marked(where: tuple[str, ...], value: Any, number: int) -> tuple[Any, str]:
     key, name = where[-1], ".".join(where)
     if name in SPECIAL:
         return SPECIAL[name]
-    if key == "nodeSelector":
+    if key in FREE:
         return {f"own/{number}": "yes"}, f"own/{number}"
+    if key == "affinity":
+        return {"podAffinity": {f"own{number}": 1}}, f"own{number}"
+    if key == "extraEnv":
+        return [{"name": f"OWN_{number}", "value": "x"}], f"OWN_{number}"
     if key == "tolerations":
         return [{"key": f"own-{number}", "operator": "Exists"}], f"own-{number}"
     if isinstance(value, int):
@@ -156,7 +162,7 @@ def test_every_value_does_something() -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_small_numbers_do_something_too(name: str) -> None:
-    before = merged(ON, {"spotDrafts": {"enabled": True}})
+    before = merged(ON, {"spotDrafts": {"enabled": True}, "serveConfig": MODEST})
     assert render(merged(before, nested(tuple(name.split(".")), SMALL[name]))) != render(before)
 
 

@@ -9,7 +9,10 @@
 {{- include "outrider.checkMemory" (dict "name" "head" "pool" (merge (dict "sharedMemory" "2Gi") .Values.head)) }}
 {{- range $name := list "ingress" "draft" "verify" }}
 {{- include "outrider.checkMemory" (dict "name" $name "pool" (get $.Values $name)) }}
+{{- end }}
+{{- range $name := list "head" "ingress" "draft" "verify" }}
 {{- include "outrider.checkPlaces" (dict "name" $name "pool" (get $.Values $name)) }}
+{{- include "outrider.checkVariables" (dict "name" $name "pool" (get $.Values $name)) }}
 {{- end }}
 {{- if and .Values.gateway.enabled (eq .Values.gateway.hostname .Values.gateway.healthHostname) }}
 {{- fail "gateway.healthHostname: must differ from gateway.hostname: routes of gRPC and HTTP may not share one" }}
@@ -73,6 +76,20 @@
 {{- end }}
 {{- end }}
 
+{{/* Variables that would stand twice. The list: those of the templates, and those that the operator adds. */}}
+{{- define "outrider.checkVariables" -}}
+{{- $ours := list "RAY_USAGE_STATS_ENABLED" "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S" "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S" }}
+{{- $ours = concat $ours (list "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S" "HF_HUB_OFFLINE" "OUTRIDER_INTERNAL_TOKEN") }}
+{{- $ours = concat $ours (list "RAY_AUTH_MODE" "RAY_AUTH_TOKEN" "RAY_ADDRESS" "RAY_PORT" "RAY_IP" "FQ_RAY_IP") }}
+{{- $seen := list }}
+{{- range $index, $one := .pool.extraEnv }}
+{{- if has $one.name (concat $ours $seen) }}
+{{- fail (printf "%s.extraEnv[%d].name: %s is set already" $.name $index $one.name) }}
+{{- end }}
+{{- $seen = append $seen $one.name }}
+{{- end }}
+{{- end }}
+
 {{/* Tolerations that Kubernetes would refuse, and labels of nodes that other values set. */}}
 {{- define "outrider.checkPlaces" -}}
 {{- range $index, $one := .pool.tolerations }}
@@ -118,6 +135,7 @@
 {{- fail "serveConfig: `args` of the application must be a mapping with `model_name` and `target`" }}
 {{- end }}
 {{- include "outrider.checkModels" (dict "args" $args "sources" .Values.models.sources) }}
+{{- include "outrider.checkPools" (dict "args" $args "values" .Values) }}
 {{- range $key := list "http_options" "grpc_options" }}
 {{- if not (kindIs "map" (get $config $key | default dict)) }}
 {{- fail (printf "serveConfig: `%s` must be a mapping" $key) }}

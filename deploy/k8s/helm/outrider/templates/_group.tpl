@@ -47,6 +47,10 @@ template:
   metadata:
     labels:
       {{- include "outrider.labels" .role | nindent 6 }}
+    {{- with $pool.podAnnotations }}
+    annotations:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
   spec:
     serviceAccountName: outrider-worker
     automountServiceAccountToken: false
@@ -64,6 +68,10 @@ template:
     {{- end }}
     {{- with $tolerations }}
     tolerations:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+    {{- with $pool.affinity }}
+    affinity:
       {{- toYaml . | nindent 6 }}
     {{- end }}
     {{- if $claimed }}
@@ -122,6 +130,9 @@ template:
           - {name: HF_HUB_OFFLINE, value: "1"}
           - name: OUTRIDER_INTERNAL_TOKEN
             valueFrom: {secretKeyRef: {name: outrider-internal-token, key: token}}
+          {{- with $pool.extraEnv }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
         lifecycle:
           # Until the pod has left the endpoints everywhere.
           preStop: {exec: {command: [sleep, "5"]}}
@@ -143,7 +154,7 @@ template:
           {{- end }}
     volumes:
       {{- include "outrider.scratchVolumes" $pool.sharedMemory | nindent 6 }}
-      - {name: models, persistentVolumeClaim: {claimName: outrider-models, readOnly: true}}
+      - {name: models, persistentVolumeClaim: {claimName: {{ include "outrider.modelsClaim" .root | quote }}, readOnly: true}}
       {{- if eq .role "ingress" }}
       - {name: api-keys, secret: {secretName: outrider-api-keys}}
       {{- end }}

@@ -25,6 +25,11 @@
 {{- end }}
 {{- end }}
 
+{{/* The claim of the models' volume. */}}
+{{- define "outrider.modelsClaim" -}}
+{{- .Values.models.existingClaim | default "outrider-models" }}
+{{- end }}
+
 {{/* Labels of the pods of one component; the argument is its name. */}}
 {{- define "outrider.labels" -}}
 app.kubernetes.io/part-of: outrider
