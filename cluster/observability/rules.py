@@ -6,9 +6,9 @@ from cluster.observability.queries import growth, level, per_second, percentile,
 
 __all__ = ["ALERTS", "RECORDINGS", "Alert", "Recording"]
 
-APP = "application"
-POOL = "application, deployment"
-REPLICA = "application, deployment, replica"
+# Two installations in one Prometheus are told apart by the namespace; without an operator there is no such label.
+APP = "namespace, application"
+POOL = f"{APP}, deployment"
 OURS = 'outcome!~"ok|client_gone|invalid_argument|not_found|permission_denied|unauthenticated|resource_exhausted"'
 RUNBOOK = "docs/observability.md"
 
@@ -38,6 +38,12 @@ class Alert:
     look: str  # what to look at, and what to do
     section: str  # of the page for operators
 
+
+_RUNNING = {how: level("num_requests_running", APP, how=how) for how in ("sum", "max", "count")}
+OF_THE_OTHERS = f"({_RUNNING['sum']} - {_RUNNING['max']}) / ({_RUNNING['count']} - 1)"  # NaN, so silent, for one alone
+# While a cluster takes another's place both report.
+WANTED = f"max by ({POOL}) (ray_serve_autoscaling_target_replicas)"
+HEALTHY = f"sum by ({POOL}) (ray_serve_deployment_replica_healthy)"
 
 RECORDINGS = (
     Recording(
@@ -91,6 +97,25 @@ ALERTS = (
         "critical",
         "No verifier is alive: no request of {{ $labels.application }} is answered",
         "State and logs of the TargetVerifier replicas: they do not start, or their health checks fail.",
+        "sick",
+    ),
+    Alert(
+        "OutriderNoGateway",
+        f'max by ({APP}) (ray_serve_autoscaling_target_replicas{{deployment="Gateway"}}) > 0 '
+        f"unless on ({APP}) {level('routing_replicas', APP, how='max')}",
+        "5m",
+        "critical",
+        "No gateway is alive: {{ $labels.application }} takes no request",
+        "Pending pods of the ingress group, and state and logs of the Gateway replicas: they do not start.",
+        "sick",
+    ),
+    Alert(
+        "OutriderNothingReports",
+        "absent(ray_outrider_routing_replicas)",
+        "10m",
+        "critical",
+        "No gateway of any application reports: nothing is served, or nothing is scraped",
+        "Pods of the namespace, the head first; then Prometheus' targets, and the label outrider/monitoring of its namespace.",
         "sick",
     ),
     Alert(
@@ -158,12 +183,12 @@ ALERTS = (
     ),
     Alert(
         "OutriderUnbalanced",
-        "outrider:verifier_balance:max_over_avg > 2 and on (application) "
+        f"{level('num_requests_running', APP, how='max')} > 2 * {OF_THE_OTHERS} and on ({APP}) "
         + level("num_requests_running", APP, how="avg")
         + " > 2",
         "10m",
         "warning",
-        "One verifier of {{ $labels.application }} runs more than twice as many requests as the average one",
+        "One verifier of {{ $labels.application }} runs more than twice as many requests as the others on average",
         "outrider status --explain of a request: a session or a prefix that everybody shares; weights of gateway.routing.",
         "slow",
     ),
@@ -178,7 +203,7 @@ ALERTS = (
     ),
     Alert(
         "OutriderDraftsDoNotPay",
-        "outrider:spec_decode_acceptance_length:ratio_rate5m < 1.2 and on (application) "
+        f"outrider:spec_decode_acceptance_length:ratio_rate5m < 1.2 and on ({APP}) "
         + per_second("spec_decode_num_drafts", APP)
         + " > 1",
         "30m",
@@ -243,8 +268,8 @@ ALERTS = (
     ),
     Alert(
         "OutriderReplicasMissing",
-        "ray_serve_autoscaling_target_replicas > on (application, deployment) "
-        "sum by (application, deployment) (ray_serve_deployment_replica_healthy)",
+        # The second half: a deployment that never had a healthy replica has no series of them.
+        f"{WANTED} > on ({POOL}) {HEALTHY} or {WANTED} > 0 unless on ({POOL}) {HEALTHY}",
         "15m",
         "warning",
         "{{ $labels.deployment }} of {{ $labels.application }} has fewer healthy replicas than it should",

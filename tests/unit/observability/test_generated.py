@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 RAYS: dict[str, str] = yaml.safe_load((ROOT / FOLDER / "ray_metrics.yaml").read_text())
 OURS = {name: metric for metric in METRICS for name in metric.series}
 RECORDED = {one.name for one in RECORDINGS}
-FROM_RAY = {"application", "deployment", "replica", "instance"}
+FROM_OUTSIDE = {"application", "deployment", "replica", "instance", "namespace"}  # Ray's, and Prometheus' of the target
 PANELS = [(board.uid, panel) for board in DASHBOARDS for row in board.rows for panel in row.panels]
 EXPRESSIONS = [
     *((one.name, one.expression) for one in RECORDINGS),
@@ -51,7 +51,7 @@ def selectors(expression: Any) -> list[Any]:
 
 def problems(expression: str) -> list[str]:
     """Names and labels that nobody exports."""
-    found, known = [], set(FROM_RAY)
+    found, known = [], set(FROM_OUTSIDE)
     tree = parsed(expression)
     for selector in selectors(tree):
         metric = OURS.get(selector.name)
