@@ -11,6 +11,7 @@ install: $(INSTALLED)
 $(INSTALLED): pyproject.toml client/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
+	@echo "Installing PyTorch and the rest into $(VENV): minutes, and about 2 GB of downloads"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e client -e '.[dev,train]'
 	@touch $(INSTALLED)

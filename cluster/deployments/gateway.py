@@ -26,7 +26,7 @@ from workers.rpc.channels import RpcOptions
 from workers.rpc.tracing import tracer_of
 from workers.text.tokenizer import Tokenizer
 
-__all__ = ["Gateway", "check_tokenizers"]
+__all__ = ["HEALTH_PATH", "Gateway", "check_tokenizers"]
 
 HEALTH_PATH = "/healthz"
 

@@ -225,6 +225,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         with_args("gateway", "tenancy", "keys_file", value="/etc/keys.yaml"),
         "gateway.tenancy.keys_file must lie in /etc/outrider/keys, where the Secret outrider-api-keys is (got /etc/",
     ),
+    "a second document": ({"serveConfig": SERVE + "\n---\napplications: []\n"}, "one YAML document is expected"),
+    "an old cluster that goes too soon": (
+        {"verify": {"terminationGracePeriodSeconds": 301}},
+        "rayClusterDeletionDelaySeconds: at least twice verify.terminationGracePeriodSeconds",
+    ),
     "a label's prefix": ({"draft": {"nodeSelector": {"a..b/c": "x"}}}, "additional properties 'a..b/c'"),
     "an annotation that is true": ({"head": {"podAnnotations": {"a": True}}}, "/head/podAnnotations/a"),
     "a toleration of the head": ({"head": {"tolerations": [{"value": "x"}]}}, "head.tolerations[0].key: is needed"),
@@ -295,6 +300,8 @@ def test_what_is_no_block_of_addresses(block: str) -> None:
         merged(with_args("draft", "ray_actor_options", "num_gpus", value=0.5), {"draft": {"cpu": "2001m"}}),
         {"gateway": {"enabled": True, "hostname": "*.a.example", "healthHostname": "health.a.example"}},
         {"draft": {"nodeSelector": {"pool.example.com/name": "small"}}},
+        {"head": {"cpuLimit": ""}, "autoscaler": {"cpuLimit": ""}},
+        {"serveConfig": "# first\n---\n" + SERVE},
     ],
 )
 def test_serve_configs_and_values_that_fit(values: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.k8s.kustomize import Manifest
-from tests.k8s.manifests import PodTemplate, changed, cluster, containers, named, pod_templates, ray_service
+from tests.k8s.manifests import PodTemplate, changed, cluster, containers, named, of_kind, pod_templates, ray_service
 from tests.k8s.security_profile import container_faults, image_faults, literal_secrets, violations
 
 
@@ -19,6 +19,15 @@ def test_so_does_the_autoscaler_beside_the_head(objects: list[Manifest]) -> None
     assert container_faults(options) == []
     assert options["resources"]["requests"]["memory"] == options["resources"]["limits"]["memory"]
     assert {"/tmp", "/home/outrider"} <= {one["mountPath"] for one in options["volumeMounts"]}  # noqa: S108
+
+
+def test_only_the_head_has_a_token_of_kubernetes(objects: list[Manifest]) -> None:
+    """Its pods ask for one themselves; by the accounts nobody gets one unasked."""
+    accounts = of_kind(objects, "ServiceAccount")
+    assert accounts
+    assert {one["metadata"]["name"]: one["automountServiceAccountToken"] for one in accounts} == dict.fromkeys(
+        (one["metadata"]["name"] for one in accounts), False
+    )
 
 
 def test_the_namespace_enforces_it(overlay: list[Manifest]) -> None:

@@ -9,8 +9,9 @@ import yaml
 from ray.serve import Application
 
 from cluster.config.loader import Config, load_config
+from cluster.deployments.gateway import HEALTH_PATH
 from tests.k8s.kustomize import BASE, K8S, OVERLAYS, Manifest, build
-from tests.k8s.manifests import cluster, containers, groups, paths, ray_service, serve_config
+from tests.k8s.manifests import cluster, containers, groups, of_kind, paths, ray_service, serve_config
 from workers.core.errors import ConfigurationError
 
 FOLDERS = [BASE, *(K8S / "overlays" / name for name in OVERLAYS)]
@@ -113,7 +114,19 @@ def test_ports_are_those_of_the_pods(objects: list[Manifest]) -> None:
         for group in selected:
             known = {one["name"] for one in group["template"]["spec"]["containers"][0]["ports"]}
             if group is not everyone["head"] or "head" in monitor["metadata"]["name"]:
-                assert {end["port"] for end in monitor["spec"]["podMetricsEndpoints"]} <= known | {"metrics"}
+                ends = {end["port"] for end in monitor["spec"]["podMetricsEndpoints"]}
+                assert ends == {name for name in known if name.endswith("metrics")}, "each port that has any"
+
+
+def test_the_health_route_is_what_gateways_answer(production: list[Manifest]) -> None:
+    (route,) = of_kind(production, "HTTPRoute")
+    (rule,) = route["spec"]["rules"]
+    assert [one["path"] for one in rule["matches"]] == [{"type": "Exact", "value": HEALTH_PATH}]
+
+
+def test_nodes_are_not_emptied_of_the_head(objects: list[Manifest]) -> None:
+    head = cluster(ray_service(objects))["headGroupSpec"]["template"]["metadata"]
+    assert head["annotations"]["cluster-autoscaler.kubernetes.io/safe-to-evict"] == "false"
 
 
 def test_proxies_stand_where_replicas_do(objects: list[Manifest]) -> None:

@@ -161,7 +161,7 @@ def test_names_are_unique_and_as_prometheus_wants_them() -> None:
     for one in METRICS:
         assert re.fullmatch(r"[a-z][a-z0-9_]*", one.name)
         assert not one.name.endswith("_total"), "Ray adds it"
-        assert one.label not in FROM_RAY | {"le", "quantile"}
+        assert one.label not in FROM_OUTSIDE | {"le", "quantile"}
         assert (one.kind is Kind.HISTOGRAM) == bool(one.buckets)
         assert list(one.buckets) == sorted(set(one.buckets))
         assert all(bound > 0 for bound in one.buckets)

@@ -9,6 +9,9 @@
 {{- include "outrider.checkMemory" (dict "name" "head" "pool" (merge (dict "sharedMemory" "2Gi") .Values.head)) }}
 {{- range $name := list "ingress" "draft" "verify" }}
 {{- include "outrider.checkMemory" (dict "name" $name "pool" (get $.Values $name)) }}
+{{- if lt (int $.Values.rayClusterDeletionDelaySeconds) (mul 2 (get $.Values $name).terminationGracePeriodSeconds | int) }}
+{{- fail (printf "rayClusterDeletionDelaySeconds: at least twice %s.terminationGracePeriodSeconds, or an old cluster is deleted while its answers end (got %v)" $name $.Values.rayClusterDeletionDelaySeconds) }}
+{{- end }}
 {{- end }}
 {{- range $name := list "head" "ingress" "draft" "verify" }}
 {{- include "outrider.checkPlaces" (dict "name" $name "pool" (get $.Values $name)) }}
@@ -112,6 +115,10 @@
 {{/* The parts of the Serve config that the other objects rely on. The rest is checked where it is read. */}}
 {{- define "outrider.checkServeConfig" -}}
 {{- $config := include "outrider.serveConfig" . | fromYaml }}
+{{- $content := regexReplaceAll "(?m)^[ \\t]*(#.*)?\n" (include "outrider.serveConfig" .) "" | trimPrefix "---" }}
+{{- if regexMatch "(?m)^---(\\s|$)" $content }}
+{{- fail "serveConfig: one YAML document is expected, and a second one begins in it" }}
+{{- end }}
 {{- if not (kindIs "slice" (get $config "applications")) }}
 {{- fail "serveConfig: must be the text of a Serve config, YAML with a list `applications`" }}
 {{- end }}
