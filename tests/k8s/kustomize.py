@@ -39,12 +39,12 @@ def build(folder: Path) -> list[Manifest]:
     return objects
 
 
-def with_components(scratch: Path, *names: str) -> list[Manifest]:
-    """The base with these components, through a kustomization in `scratch`."""
-    folder = scratch / "-".join(("base", *names))
+def with_components(scratch: Path, *names: str, on: Path = BASE) -> list[Manifest]:
+    """The base, or an overlay, with these components, through a kustomization in `scratch`."""
+    folder = scratch / "-".join((on.name, *names))
     folder.mkdir(parents=True, exist_ok=True)
     document = {
-        "resources": [os.path.relpath(BASE, folder)],
+        "resources": [os.path.relpath(on, folder)],
         "components": [os.path.relpath(K8S / "components" / name, folder) for name in names],
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))

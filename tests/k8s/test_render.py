@@ -79,6 +79,20 @@ def test_a_patch_that_meets_another_base_stops_the_build(tmp_path: Path) -> None
         build(broken)
 
 
+@pytest.mark.parametrize(
+    ("on", "names"),
+    [
+        (BASE, ("dra", "spot-drafts")),
+        (BASE, ("spot-drafts", "dra")),
+        (K8S / "overlays/production", ("dra",)),  # which has drafters on spot nodes
+        (K8S / "overlays/production", ("spot-drafts",)),
+    ],
+)
+def test_components_that_do_not_go_together_stop_the_build(on: Path, names: tuple[str, ...], scratch: Path) -> None:
+    with pytest.raises(AssertionError, match=r"kubectl kustomize .*spec/rayClusterConfig/workerGroupSpecs"):
+        with_components(scratch, *names, on=on)
+
+
 def test_spot_drafters_are_drafters(base: list[Manifest], scratch: Path) -> None:
     """The group that is added differs from the drafters' in what makes it spot, and in nothing else."""
     found = groups(ray_service(with_components(scratch, "spot-drafts")))

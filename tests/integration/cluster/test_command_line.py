@@ -70,6 +70,16 @@ def test_serve_explains_what_is_wrong_with_a_file(tmp_path: Path, serve_config: 
     assert outrider("serve", str(tmp_path / "none.yaml")).returncode == 2
 
 
+def test_serve_can_check_a_file_and_do_no_more(tmp_path: Path, serve_config: Path) -> None:
+    done = outrider("serve", str(serve_config), "--check")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{serve_config} is right\n", "")
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(serve_config.read_text().replace("max_depth:", "max_dept:"))
+    done = outrider("serve", str(wrong), "--check")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "max_dept" in done.stderr
+
+
 def test_serve_no_blocking_needs_a_running_ray(serve_config: Path) -> None:
     done = outrider("serve", str(serve_config), "--no-blocking")
     assert done.returncode == 2
