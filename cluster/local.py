@@ -6,6 +6,7 @@ Import it before Ray: the environment that it sets is read while Ray is imported
 import contextlib
 import logging
 import os
+import re
 import secrets
 import socket
 import sys
@@ -245,9 +246,10 @@ def replica_counts(state: Any) -> str:
 
 
 def last_line(text: str) -> str:
-    """The line of a traceback that says what happened."""
+    """The line of a traceback that says what happened, without the module of the error's class."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((line for line in reversed(lines) if "Error:" in line), lines[-1] if lines else "no message")
+    found = next((line for line in reversed(lines) if "Error:" in line), lines[-1] if lines else "no message")
+    return re.sub(r"^(\w+\.)+(?=\w+Error:)", "", found)
 
 
 def tcp_port_is_free(port: int) -> bool:

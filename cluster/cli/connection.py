@@ -8,16 +8,17 @@ from typing import Annotated
 
 import grpc
 import typer
-from outrider import Client
+from outrider import Client, ConnectionLostError
 from outrider.client_core import is_api_key
 
-from cluster.cli.output import BAD_INPUT, err_console, fail, plain
+from cluster.cli.output import BAD_INPUT, FAILURE, err_console, fail, plain
 from cluster.config.text_file import read_bytes
 from workers.core.errors import ConfigurationError
 
 __all__ = ["ApiKeyFile", "CaFile", "Tls", "connect"]
 
 MAX_BYTES = 2**20
+REASON = ", after: "  # as the SDK's log puts it
 
 ApiKeyFile = Annotated[
     Path | None, typer.Option(help="File with the API key; default: the environment's OUTRIDER_API_KEY")
@@ -41,7 +42,10 @@ def connect(
         raise fail(f"--ca: {ca} has no PEM certificate", BAD_INPUT)
     credentials = grpc.ssl_channel_credentials(authority) if tls or ca is not None else None
     with Client(target, api_key=key, channel_credentials=credentials) as client, _retries_told():
-        yield client
+        try:
+            yield client
+        except ConnectionLostError as error:
+            raise fail(f"{error}; does a server run at {target}?", FAILURE) from None
 
 
 @contextmanager
@@ -59,8 +63,17 @@ def _retries_told() -> Iterator[None]:
 
 
 class _ToStandardError(logging.Handler):
+    """A reason that stays the same is told once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told = ""
+
     def emit(self, record: logging.LogRecord) -> None:
-        err_console().print(f"[dim]{plain(record.getMessage())}[/]", soft_wrap=True)
+        text, _, reason = record.getMessage().partition(REASON)
+        if reason != self._told:
+            text, self._told = text + REASON + reason, reason
+        err_console().print(f"[dim]{plain(text)}[/]", soft_wrap=True)
 
 
 def _read(option: str, path: Path) -> bytes:

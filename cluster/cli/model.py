@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from cluster.cli.output import err_console, friendly_errors, out_console, progress
+from cluster.cli.output import err_console, friendly_errors, out_console
 from cluster.demo.model import fetch_demo_model
+from cluster.progress import progress
 
 __all__ = ["DEFAULT_FOLDER", "app"]
 

@@ -5,7 +5,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,7 +37,6 @@ __all__ = [
     "friendly_errors",
     "out_console",
     "plain",
-    "progress",
 ]
 
 MAX_LINE = 2500  # characters of what is printed of one line of a message
@@ -95,25 +94,6 @@ def check_output(path: Path | None, option: str) -> None:
         raise fail(f"{option}: there is no folder {path.parent}", BAD_INPUT)
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise fail(f"{option}: {path} cannot be written", BAD_INPUT)
-
-
-@contextmanager
-def progress(console: Console, first: str) -> Iterator[Callable[[str], None]]:
-    """Shows what is going on: a spinner on a terminal, else a line for each change."""
-    if console.is_terminal:
-        with console.status(first) as spinner:
-            yield lambda text: spinner.update(escape(text))
-        return
-    shown = ""
-
-    def line(text: str) -> None:
-        nonlocal shown
-        if text != shown:
-            shown = text
-            console.print(text, markup=False, soft_wrap=True)
-
-    line(first)
-    yield line
 
 
 @contextmanager

@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cluster.cli.output import BAD_INPUT, check_output, err_console, fail, friendly_errors, out_console, progress
+from cluster.cli.output import BAD_INPUT, check_output, err_console, fail, friendly_errors, out_console
 from cluster.config.yaml_file import read_settings
+from cluster.progress import progress
 
 if TYPE_CHECKING:
     from workers.probe.findings import Findings

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from cluster.cli.output import BAD_INPUT, err_console, fail, friendly_errors, out_console, plain, progress
+from cluster.cli.output import BAD_INPUT, err_console, fail, friendly_errors, out_console, plain
 from cluster.local import LocalCluster, StartError, prepare_environment, tcp_port_is_free
+from cluster.progress import progress
 
 if TYPE_CHECKING:
     from ray.serve.schema import ServeDeploySchema

@@ -57,7 +57,7 @@ class PoolAutoscaling(Settings):
         None, ge=0.0, le=86_400.0, description="Serve's own delay; gateways and own policies only; None = 600"
     )
     policy: OwnPolicy | None = Field(
-        None, description="None = Serve's own for gateways, the one described in docs/operations.md for the others"
+        None, description="None = Serve's own for gateways, the one described in docs/autoscaling.md for the others"
     )
 
     @model_validator(mode="after")

@@ -20,7 +20,23 @@ INTRO = """# Configuration
 
 <!-- Written by `python -m cluster.config.reference` from the settings classes; change those. -->
 
-What may stand under `args` of the application in a Serve config, the file that `outrider serve` and Kubernetes take.
+A configuration is a Serve config, for `outrider serve`, for Ray's own `serve run`, and for Kubernetes:
+
+```yaml
+http_options: {host: 127.0.0.1, port: 8000}   # for health checks; 0.0.0.0 where they come from elsewhere
+grpc_options:
+  port: 9000                                  # of clients, on all interfaces
+  grpc_servicer_functions:
+    - outrider.v1.generation_pb2_grpc.add_GenerationServiceServicer_to_server
+applications:
+  - name: outrider
+    import_path: cluster.app:build
+    args:                                     # everything below
+      model_name: tiny
+      target: {config: {model: {model: models/tiny}, method: ngram}}
+```
+
+This page has what may stand under `args`; for the rest, what Ray Serve's documentation says of its config file holds.
 The headings say where a key stands: `max_depth` is `args.target.config.speculation.max_depth`. A key without a default
 is needed. Unknown keys and values out of bounds are refused before anything starts, with the place and what is allowed
 there; `outrider serve FILE --check` does no more than that. Whole files are in `examples/`; what to set when is said in
@@ -64,7 +80,7 @@ def _section(definition: Mapping[str, Any], paths: list[str], definitions: Mappi
         for key, value in definition["properties"].items()
         if key != ONCE
     ]
-    text = " ".join(definition["description"].split())
+    text = _NONE.sub("null", " ".join(definition["description"].split()))
     return "\n".join([f"## {title}", "", text, "", "| key | allowed | default | |", "|---|---|---|---|", *rows, ""])
 
 

@@ -33,6 +33,11 @@ class Comparison:
     speculative: Generation
 
     @property
+    def slower(self) -> bool:
+        """Whether speculation has cost time."""
+        return self.speculative.stats.decode_tokens_per_second < self.plain.stats.decode_tokens_per_second
+
+    @property
     def equal(self) -> bool:
         """Token for token, and the text as well."""
         return (self.plain.token_ids, self.plain.text) == (self.speculative.token_ids, self.speculative.text)

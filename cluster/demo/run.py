@@ -19,12 +19,17 @@ from cluster.demo.compare import PROMPTS, Comparison, compare, comparison_table,
 from cluster.demo.model import ModelUnavailableError, fetch_demo_model
 from cluster.demo.settings import demo_document, write_document
 from cluster.local import LocalCluster, StartError, free_port, prepare_environment
+from cluster.progress import progress
 
 __all__ = ["DemoModel", "demo", "resident_bytes"]
 
 READY_TIMEOUT_S = 240.0
 CALL_TIMEOUT_S = 300.0
 INTERRUPTED = 130
+SLOWER = (
+    "Slower with speculation: draft and target share the cores here, which are what limits both (README, Numbers). "
+    "Asked for `auto`, a server does without it where it does not pay."
+)
 
 
 @dataclass(frozen=True)
@@ -63,8 +68,8 @@ def demo(console: Console, folder: Path, draft: Path, *, tiny: bool = False) -> 
 
 def _model(console: Console, folder: Path, draft: Path, work: Path) -> DemoModel:
     try:
-        with console.status("Fetching the model") as spinner:
-            fetch_demo_model(folder, lambda text: spinner.update(text))
+        with progress(console, "Looking for the model") as report:
+            fetch_demo_model(folder, report)
     except ModelUnavailableError as error:
         console.print(f"[yellow]{escape(str(error))}[/]\nGoing on with a tiny built-in model of random weights.")
         return _built_in(work)
@@ -88,12 +93,12 @@ def _serve_and_compare(console: Console, model: DemoModel, work: Path) -> tuple[
     config = load_config(write_document(work / "demo.yaml", document)).serve_config
     comparisons, memory = [], 0
     with LocalCluster(num_cpus=max(2, os.cpu_count() or 2)) as cluster:
-        with console.status("Starting") as spinner:
-            cluster.log = lambda text: spinner.update(text)
+        with progress(console, "Starting") as report:
+            cluster.log = report
             cluster.start_ray()
             cluster.deploy(config)
             cluster.wait_ready(READY_TIMEOUT_S)
-            spinner.update("Warming up")
+            report("Warming up")
             client = Client(f"127.0.0.1:{cluster.grpc_port}", timeout=CALL_TIMEOUT_S)
             warm_up(client)
         with client:
@@ -122,6 +127,8 @@ class _Printer:
 
 def _report(console: Console, comparisons: Sequence[Comparison]) -> None:
     console.print(comparison_table(comparisons))
+    if any(one.slower for one in comparisons):
+        console.print(SLOWER)
     for one in comparisons:
         if not one.equal:
             show_difference(console, one)

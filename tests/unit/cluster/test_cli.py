@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 from cluster.cli.generate import parse_bias, parse_speculation
 from cluster.cli.main import app
 from cluster.cli.status import model_table, replica_table
+from cluster.local import free_port
 
 
 def invoke(*words: str, stdin: str | bytes | None = None) -> Result:
@@ -152,6 +153,18 @@ def test_generate_tells_what_it_waits_for() -> None:
     first, _ = result.stderr.split("\n", 1)
     assert re.fullmatch(r"attempt 2 in 0\.\d s, after: the key's limit of tokens\\x1b\[2J; retry after 300 ms", first)
     assert "attempt" not in result.stdout
+
+
+def test_a_server_that_is_not_there_is_told_once_and_asked_for() -> None:
+    target = f"127.0.0.1:{free_port()}"
+    result = invoke("generate", "Hi", "--target", target)
+    assert result.exit_code == 1
+    first, *later, last = result.stderr.splitlines()
+    assert first.startswith("attempt 2 in 0.")
+    assert ", after: " in first
+    assert [bool(re.fullmatch(r"attempt \d in \d\.\d s", line)) for line in later] == [True] * 4
+    assert last.startswith("error: ")
+    assert last.endswith(f"(gave up after 6 attempts); does a server run at {target}?")
 
 
 def test_a_refused_tree_is_described_by_the_option() -> None:

@@ -35,6 +35,12 @@ def rendered(thing: object) -> str:
     return text
 
 
+def test_slower_means_fewer_tokens_per_second() -> None:
+    assert not SAME.slower
+    assert replace(SAME, speculative=generation(1, 2, 3, steps=2)).slower
+    assert not replace(SAME, speculative=generation(1, 2, 3, 4, 5, steps=2)).slower
+
+
 def test_equal_means_token_for_token() -> None:
     assert SAME.equal
     assert not OTHER.equal

@@ -60,14 +60,14 @@ def test_joining_keeps_the_users_token() -> None:
 
 
 def test_last_line_finds_the_error() -> None:
-    assert last_line(TRACEBACK) == "workers.core.errors.ConfigurationError: model: no folder 'nowhere'"
+    assert last_line(TRACEBACK) == "ConfigurationError: model: no folder 'nowhere'"
     assert last_line("just text\n") == "just text"
     assert last_line("") == "no message"
 
 
 def test_a_failed_application_says_why() -> None:
     state = FakeState("DEPLOY_FAILED", "failed", {"TargetVerifier": FakeState("UNHEALTHY", TRACEBACK)})
-    assert failure_of(state) == "workers.core.errors.ConfigurationError: model: no folder 'nowhere'"
+    assert failure_of(state) == "ConfigurationError: model: no folder 'nowhere'"
 
 
 def test_a_configuration_error_ends_the_wait_while_serve_still_retries() -> None:

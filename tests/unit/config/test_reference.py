@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from cluster.config.arguments import OutriderArgs
+from cluster.config.loader import load_config
 from cluster.config.reference import PAGE, page
 
 ROOT = Path(__file__).parents[3]
@@ -43,6 +44,12 @@ def settings(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, type
 
 def test_the_page_is_what_the_settings_say() -> None:
     assert (ROOT / PAGE).read_text() == page(), "run: python -m cluster.config.reference"
+
+
+def test_the_file_of_the_page_is_one(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", page(), re.M | re.S)
+    (tmp_path / "serve.yaml").write_text(block)
+    assert load_config(tmp_path / "serve.yaml").args.model_name == "tiny"
 
 
 def test_every_setting_has_a_row_and_nothing_else_has() -> None:
