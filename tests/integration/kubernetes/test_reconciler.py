@@ -110,11 +110,17 @@ def test_named_pods_go_and_names_that_are_gone_do_no_harm(
     assert store.group("draft")["scaleStrategy"] == {"workersToDelete": [first, "never-there"]}, "not its to clear"
 
 
-def test_a_pod_that_ends_slowly_holds_up_nobody(store: Store, pods: PaperPods, reconciler: Reconciler) -> None:
+def the_only_one_is_to_go(store: Store, pods: PaperPods, reconciler: Reconciler) -> str:
+    """A pod that runs, and that the autoscaler has named; its name."""
     change(store, "replicas", 1)
     reconciler.round()
     (first,) = pods.alive
     change(store, "scaleStrategy", {"workersToDelete": [first]})
+    return first
+
+
+def test_a_pod_that_ends_slowly_holds_up_nobody(store: Store, pods: PaperPods, reconciler: Reconciler) -> None:
+    first = the_only_one_is_to_go(store, pods, reconciler)
     pods.may_end.clear()
     for _ in range(3):
         reconciler.round()
@@ -126,10 +132,7 @@ def test_a_pod_that_ends_slowly_holds_up_nobody(store: Store, pods: PaperPods, r
 
 
 def test_it_tells_when_a_pod_cannot_end(store: Store, pods: PaperPods, reconciler: Reconciler) -> None:
-    change(store, "replicas", 1)
-    reconciler.round()
-    (first,) = pods.alive
-    change(store, "scaleStrategy", {"workersToDelete": [first]})
+    the_only_one_is_to_go(store, pods, reconciler)
     pods.alive.clear()
     reconciler.round()
     reconciler.settle()

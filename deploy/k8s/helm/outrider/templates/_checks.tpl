@@ -114,9 +114,9 @@
 
 {{/* The parts of the Serve config that the other objects rely on. The rest is checked where it is read. */}}
 {{- define "outrider.checkServeConfig" -}}
-{{- $config := include "outrider.serveConfig" . | fromYaml }}
-{{- $content := regexReplaceAll "(?m)^[ \\t]*(#.*)?\n" (include "outrider.serveConfig" .) "" | trimPrefix "---" }}
-{{- if regexMatch "(?m)^---(\\s|$)" $content }}
+{{- $text := include "outrider.serveConfig" . }}
+{{- $config := fromYaml $text }}
+{{- if regexReplaceAll "(?m)^[ \\t]*(#.*)?\n" $text "" | trimPrefix "---" | regexMatch "(?m)^---(\\s|$)" }}
 {{- fail "serveConfig: one YAML document is expected, and a second one begins in it" }}
 {{- end }}
 {{- if not (kindIs "slice" (get $config "applications")) }}
@@ -176,11 +176,8 @@
 {{- $there = append $there (base .) }}
 {{- end }}
 {{- range $pool := list "target" "draft" }}
-{{- $place := get $.args $pool }}
-{{- range $key := list "config" "model" "model" }}
-{{- $place = ternary (get (ternary $place dict (kindIs "map" $place)) $key) "" (kindIs "map" $place) }}
-{{- end }}
-{{- $folder := regexFind "^/models/+[^/]+" (toString $place) }}
+{{- $model := (include "outrider.under" (dict "in" $.args "keys" (list $pool "config" "model" "model")) | fromJson).it }}
+{{- $folder := regexFind "^/models/+[^/]+" (toString $model) }}
 {{- if and $folder (not (has (base $folder) $there)) }}
 {{- fail (printf "serveConfig: the model %s of `%s` is in none of models.sources (%s): give the Serve config that belongs to these values with --set-file serveConfig=FILE, at each upgrade too, or add the model's source" $folder $pool (join ", " $.sources)) }}
 {{- end }}

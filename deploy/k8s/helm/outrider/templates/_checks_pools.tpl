@@ -22,17 +22,17 @@
      that the Serve config does not have is left alone. */}}
 {{- define "outrider.checkPool" -}}
 {{- if or (kindIs "map" (get .args .place)) (eq .place "gateway") }}
-{{- $in := dict "in" .args }}
-{{- $grace := (include "outrider.under" (set $in "keys" (list .place "graceful_shutdown_timeout_s")) | fromJson).it | default 120 }}
+{{- $grace := (include "outrider.under" (dict "in" .args "keys" (list .place "graceful_shutdown_timeout_s")) | fromJson).it | default 120 }}
 {{- if gt (float64 $grace) (float64 .pool.drainSeconds) }}
 {{- fail (printf "%s.drainSeconds: at least graceful_shutdown_timeout_s of `%s` in the Serve config, which is %v (got %v)" .name .place $grace .pool.drainSeconds) }}
 {{- end }}
-{{- $selector := (include "outrider.under" (set $in "keys" (list .place "ray_actor_options" "label_selector")) | fromJson).it | default dict }}
-{{- $role := ternary (get (ternary $selector dict (kindIs "map" $selector)) "outrider/role") "" (kindIs "map" $selector) }}
+{{- $selector := list .place "ray_actor_options" "label_selector" }}
+{{- $role := (include "outrider.under" (dict "in" .args "keys" (append $selector "outrider/role")) | fromJson).it }}
 {{- if ne (toString $role) .name }}
+{{- $selector = (include "outrider.under" (dict "in" .args "keys" $selector) | fromJson).it | default dict }}
 {{- fail (printf "serveConfig: `%s` needs ray_actor_options.label_selector {outrider/role: %s}, by which Ray finds its pods (got %s)" .place .name (toJson $selector)) }}
 {{- end }}
-{{- $ranks := (include "outrider.under" (set $in "keys" (list .place "config" "model" "tensor_parallel_size")) | fromJson).it | default 1 }}
+{{- $ranks := (include "outrider.under" (dict "in" .args "keys" (list .place "config" "model" "tensor_parallel_size")) | fromJson).it | default 1 }}
 {{- range $key, $default := dict "num_cpus" 1 "num_gpus" 0 }}
 {{- $each := (include "outrider.under" (dict "in" $.args "keys" (list $.place "ray_actor_options" $key)) | fromJson).it }}
 {{- $asked := mulf (float64 $ranks) (float64 (ternary $default $each (kindIs "invalid" $each))) }}
